@@ -1,0 +1,17 @@
+# Compiler settings of our own targets; torch's headers are system headers and stay silent.
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER
+      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+endif()
+
+add_library(performer_flags INTERFACE)
+target_compile_options(performer_flags INTERFACE
+  -Wall -Wextra -Wpedantic -Wno-unused-parameter
+  -ffp-contract=off   # the random draw promises the same bits on every machine
+  $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
+if(PERFORMER_SANITIZE)
+  target_compile_options(performer_flags INTERFACE
+    -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
+  target_link_options(performer_flags INTERFACE -fsanitize=address,undefined)
+endif()
