@@ -1,0 +1,113 @@
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/library.h>
+
+#include "performer/ops/favor_schema.h"
+
+namespace performer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// Saved after the differentiable arguments and the results.
+enum Constant : std::uint8_t { kKeyMask, kCuSeqlensQ, kCuSeqlensK, kStateLog2Scale };
+
+class FavorAttention : public torch::autograd::Function<FavorAttention> {
+ public:
+  // The differentiable arguments come one by one, in the order of Differentiable: autograd sees them so.
+  static variable_list forward(AutogradContext* ctx, const Tensor& q, const Tensor& k,
+                               const Tensor& v, const Tensor& projection,
+                               const Tensor& projection_k, const Tensor& bias_q,
+                               const Tensor& bias_k, const Tensor& key_bias,
+                               const Tensor& state_kv, const Tensor& state_normalizer,
+                               const FavorArgs& args) {
+    at::AutoDispatchBelowADInplaceOrView below_autograd;
+    const FavorResult r = call_favor_attention(args);
+    ctx->save_for_backward({q, k, v, projection, projection_k, bias_q, bias_k, key_bias, state_kv,
+                            state_normalizer, r.out, r.row_sum, r.row_log2_scale, r.kv,
+                            r.normalizer, r.log2_scale, args.key_mask, args.cu_seqlens_q,
+                            args.cu_seqlens_k, args.state_log2_scale});
+    ctx->saved_data["feature_map"] = args.feature_map;
+    ctx->saved_data["causal"] = args.causal;
+    ctx->saved_data["scale"] = args.scale;
+    ctx->saved_data["eps"] = args.eps;
+    ctx->saved_data["renormalize"] = args.renormalize;
+    ctx->mark_non_differentiable({r.row_sum, r.row_log2_scale, r.log2_scale, r.fingerprint});
+    ctx->set_materialize_grads(false);
+    return {r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, r.fingerprint};
+  }
+
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto t = ctx->get_saved_variables();
+    const auto* results = &t[kNumDifferentiable];
+    const auto* constants = results + 6;
+    FavorSaved saved{{results[0], results[1], results[2], results[3], results[4], results[5], {}},
+                     grads[0].defined() ? grads[0] : at::zeros_like(results[0]),
+                     grads[3],
+                     grads[4],
+                     {}};
+    FavorArgs args;
+    args.q = t[kQ], args.k = t[kK], args.v = t[kV];
+    args.projection = t[kProjection], args.projection_k = t[kProjectionK];
+    args.bias_q = t[kBiasQ], args.bias_k = t[kBiasK], args.key_bias = t[kKeyBias];
+    args.state_kv = t[kStateKv], args.state_normalizer = t[kStateNormalizer];
+    args.key_mask = constants[kKeyMask], args.state_log2_scale = constants[kStateLog2Scale];
+    args.cu_seqlens_q = constants[kCuSeqlensQ], args.cu_seqlens_k = constants[kCuSeqlensK];
+    args.feature_map = ctx->saved_data["feature_map"].toStringRef();
+    args.causal = ctx->saved_data["causal"].toBool();
+    args.scale = ctx->saved_data["scale"].toOptional<double>();
+    args.eps = ctx->saved_data["eps"].toOptional<double>();
+    args.renormalize = ctx->saved_data["renormalize"].toBool();
+    for (std::size_t i = 0; i < kNumDifferentiable; ++i) {
+      saved.needs[i] = t[i].defined() && ctx->needs_input_grad(i);
+    }
+    // The two tensors of a state are one gradient.
+    saved.needs[kStateKv] = saved.needs[kStateNormalizer] =
+        saved.needs[kStateKv] || saved.needs[kStateNormalizer];
+    variable_list out = call_favor_attention_backward(saved, args);
+    for (std::size_t i = 0; i < kNumDifferentiable; ++i) {
+      if (!ctx->needs_input_grad(i)) out[i] = Tensor();
+    }
+    out.emplace_back();  // args
+    return out;
+  }
+};
+
+FavorResult forward_autograd(const FavorArgs& a) {
+  const auto r = FavorAttention::apply(a.q, a.k, a.v, a.projection, a.projection_k, a.bias_q,
+                                       a.bias_k, a.key_bias, a.state_kv, a.state_normalizer, a);
+  return {r[0], r[1], r[2], r[3], r[4], r[5], r[6]};
+}
+
+// Autocast lowers q, k and v; the projection and all arithmetic keep their precision.
+template <at::DeviceType Device>
+FavorResult forward_autocast(const FavorArgs& args) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(
+      c10::DispatchKeySet(at::autocast::get_autocast_dispatch_key_from_device_type(Device)));
+  const auto dtype = at::autocast::get_autocast_dtype(Device);
+  FavorArgs lowered = args;
+  lowered.q = at::autocast::cached_cast(dtype, args.q, Device);
+  lowered.k = at::autocast::cached_cast(dtype, args.k, Device);
+  lowered.v = at::autocast::cached_cast(dtype, args.v, Device);
+  return call_favor_attention(lowered);
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(performer, Autograd, m) {
+  m.impl("favor_attention", &forward_kernel<&forward_autograd>);
+  m.impl("favor_attention_backward", torch::autograd::autogradNotImplementedFallback());
+}
+
+TORCH_LIBRARY_IMPL(performer, AutocastCPU, m) {
+  m.impl("favor_attention", &forward_kernel<&forward_autocast<at::kCPU>>);
+}
+
+TORCH_LIBRARY_IMPL(performer, AutocastCUDA, m) {
+  m.impl("favor_attention", &forward_kernel<&forward_autocast<at::kCUDA>>);
+}
+
+}  // namespace performer
