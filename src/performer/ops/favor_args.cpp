@@ -69,9 +69,9 @@ c10::SymInt FavorArgs::state_heads() const {
   const auto has_query_heads = [&](const Tensor& p, std::int64_t trailing) {
     return p.defined() && parameter_heads(p, trailing) == query_heads;
   };
-  const bool per_query_head = has_query_heads(key_projection(), 2) || has_query_heads(bias_k, 1) ||
-                              (key_bias.defined() && key_bias.dim() == 3 &&
-                               key_bias.sym_size(1) == query_heads);
+  const bool per_query_head =
+      has_query_heads(key_projection(), 2) || has_query_heads(bias_k, 1) ||
+      (key_bias.defined() && key_bias.dim() == 3 && key_bias.sym_size(1) == query_heads);
   return per_query_head ? query_heads : k.sym_size(1);
 }
 

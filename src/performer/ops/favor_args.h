@@ -28,13 +28,15 @@ struct FavorArgs {
   FeatureMap map() const { return parse_feature_map(feature_map); }
   bool packed() const { return cu_seqlens_q.defined(); }
   /// W, or the keys' own projection.
-  const Tensor& key_projection() const { return projection_k.defined() ? projection_k : projection; }
+  const Tensor& key_projection() const {
+    return projection_k.defined() ? projection_k : projection;
+  }
   double resolved_scale() const;
   double resolved_eps() const;
-  c10::SymInt num_features() const;    // M'
-  c10::SymInt num_states() const;      // N: batch entries or packed sequences
-  c10::SymInt state_heads() const;     // Hs
-  at::ScalarType accumulate() const;   // float32, float64 for float64
+  c10::SymInt num_features() const;   // M'
+  c10::SymInt num_states() const;     // N: batch entries or packed sequences
+  c10::SymInt state_heads() const;    // Hs
+  at::ScalarType accumulate() const;  // float32, float64 for float64
 };
 
 /// Every rule on ranks, sizes, dtypes, devices and options that needs no tensor's values.

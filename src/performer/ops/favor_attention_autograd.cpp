@@ -17,19 +17,37 @@ enum Constant : std::uint8_t { kKeyMask, kCuSeqlensQ, kCuSeqlensK, kStateLog2Sca
 
 class FavorAttention : public torch::autograd::Function<FavorAttention> {
  public:
-  // The differentiable arguments come one by one, in the order of Differentiable: autograd sees them so.
+  // The differentiable arguments come one by one, in the order of Differentiable: autograd sees
+  // them so.
   static variable_list forward(AutogradContext* ctx, const Tensor& q, const Tensor& k,
-                               const Tensor& v, const Tensor& projection,
-                               const Tensor& projection_k, const Tensor& bias_q,
-                               const Tensor& bias_k, const Tensor& key_bias,
-                               const Tensor& state_kv, const Tensor& state_normalizer,
-                               const FavorArgs& args) {
+                               const Tensor& v, const OptionalTensor& /*projection*/,
+                               const OptionalTensor& /*projection_k*/,
+                               const OptionalTensor& /*bias_q*/, const OptionalTensor& /*bias_k*/,
+                               const OptionalTensor& /*key_bias*/,
+                               const OptionalTensor& /*state_kv*/,
+                               const OptionalTensor& /*state_normalizer*/, const FavorArgs& args) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const FavorResult r = call_favor_attention(args);
-    ctx->save_for_backward({q, k, v, projection, projection_k, bias_q, bias_k, key_bias, state_kv,
-                            state_normalizer, r.out, r.row_sum, r.row_log2_scale, r.kv,
-                            r.normalizer, r.log2_scale, args.key_mask, args.cu_seqlens_q,
-                            args.cu_seqlens_k, args.state_log2_scale});
+    ctx->save_for_backward({q,
+                            k,
+                            v,
+                            args.projection,
+                            args.projection_k,
+                            args.bias_q,
+                            args.bias_k,
+                            args.key_bias,
+                            args.state_kv,
+                            args.state_normalizer,
+                            r.out,
+                            r.row_sum,
+                            r.row_log2_scale,
+                            r.kv,
+                            r.normalizer,
+                            r.log2_scale,
+                            args.key_mask,
+                            args.cu_seqlens_q,
+                            args.cu_seqlens_k,
+                            args.state_log2_scale});
     ctx->saved_data["feature_map"] = args.feature_map;
     ctx->saved_data["causal"] = args.causal;
     ctx->saved_data["scale"] = args.scale;
@@ -61,24 +79,36 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
     args.scale = ctx->saved_data["scale"].toOptional<double>();
     args.eps = ctx->saved_data["eps"].toOptional<double>();
     args.renormalize = ctx->saved_data["renormalize"].toBool();
-    for (std::size_t i = 0; i < kNumDifferentiable; ++i) {
-      saved.needs[i] = t[i].defined() && ctx->needs_input_grad(i);
-    }
+    const FavorNeeds needed = needed_gradients(ctx, t);
+    saved.needs = needed;
     // The two tensors of a state are one gradient.
     saved.needs[kStateKv] = saved.needs[kStateNormalizer] =
-        saved.needs[kStateKv] || saved.needs[kStateNormalizer];
+        needed[kStateKv] || needed[kStateNormalizer];
     variable_list out = call_favor_attention_backward(saved, args);
     for (std::size_t i = 0; i < kNumDifferentiable; ++i) {
-      if (!ctx->needs_input_grad(i)) out[i] = Tensor();
+      if (!needed[i]) out[i] = Tensor();
     }
     out.emplace_back();  // args
     return out;
   }
+
+ private:
+  // Autograd counts only the arguments that were given.
+  static FavorNeeds needed_gradients(AutogradContext* ctx, const variable_list& arguments) {
+    FavorNeeds needs{};
+    std::size_t edge = 0;
+    for (std::size_t i = 0; i < kNumDifferentiable; ++i) {
+      if (arguments[i].defined()) needs[i] = ctx->needs_input_grad(edge++);
+    }
+    return needs;
+  }
 };
 
 FavorResult forward_autograd(const FavorArgs& a) {
-  const auto r = FavorAttention::apply(a.q, a.k, a.v, a.projection, a.projection_k, a.bias_q,
-                                       a.bias_k, a.key_bias, a.state_kv, a.state_normalizer, a);
+  const auto r =
+      FavorAttention::apply(a.q, a.k, a.v, as_optional(a.projection), as_optional(a.projection_k),
+                            as_optional(a.bias_q), as_optional(a.bias_k), as_optional(a.key_bias),
+                            as_optional(a.state_kv), as_optional(a.state_normalizer), a);
   return {r[0], r[1], r[2], r[3], r[4], r[5], r[6]};
 }
 

@@ -9,7 +9,8 @@
 #include "performer/ops/favor_schema.h"
 #include "performer/ops/last_kernel.h"
 
-// The operator on ATen alone, for every device, dtype, map and option: fallback of the fused kernels.
+// The operator on ATen alone, for every device, dtype, map and option: fallback of the fused
+// kernels.
 namespace performer {
 namespace {
 
@@ -65,8 +66,8 @@ FavorResult forward_composed(const FavorArgs& args) {
                              s.state(r.kv), s.state(r.normalizer), s.state(r.log2_scale)});
     });
   } else {
-    forward(Problem(args), ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer,
-                                          r.log2_scale});
+    forward(Problem(args),
+            ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
   }
   set_last_kernel("composed");
   return r;
@@ -85,7 +86,7 @@ FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args)
   const auto dtype = args.accumulate();
   const auto& needs = saved.needs;
   const FavorResult& r = saved.result;
-  BackwardInputs in{saved.grad_out, r.out,        r.row_sum,     r.row_log2_scale,    r.kv,
+  BackwardInputs in{saved.grad_out, r.out,        r.row_sum,     r.row_log2_scale,     r.kv,
                     r.normalizer,   r.log2_scale, saved.grad_kv, saved.grad_normalizer};
   BackwardOutputs out{grads[kQ],
                       grads[kK],
@@ -100,13 +101,15 @@ FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args)
   if (needs[kKeyBias]) {
     out.key_bias = args.key_bias.dim() == 2 ? grads[kKeyBias].unsqueeze(1) : grads[kKeyBias];
   }
-  if (needs[kStateKv]) out.state_kv = grads[kStateKv], out.state_normalizer = grads[kStateNormalizer];
+  if (needs[kStateKv])
+    out.state_kv = grads[kStateKv], out.state_normalizer = grads[kStateNormalizer];
 
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
-      BackwardInputs i{s.queries(in.grad_out), s.queries(in.out), s.queries(in.row_sum),
-                       s.queries(in.row_log2_scale), s.state(in.kv), s.state(in.normalizer),
-                       s.state(in.log2_scale), s.state(in.grad_kv), s.state(in.grad_normalizer)};
+      BackwardInputs i{
+          s.queries(in.grad_out),       s.queries(in.out),   s.queries(in.row_sum),
+          s.queries(in.row_log2_scale), s.state(in.kv),      s.state(in.normalizer),
+          s.state(in.log2_scale),       s.state(in.grad_kv), s.state(in.grad_normalizer)};
       BackwardOutputs o = out;
       o.q = s.queries(out.q), o.k = s.keys(out.k, 2), o.v = s.keys(out.v, 2);
       o.key_bias = s.keys(out.key_bias, 2);

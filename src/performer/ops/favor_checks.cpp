@@ -20,9 +20,9 @@ void check_query_key_value(const FavorArgs& a) {
   check(a.k, "k", "[batch, key heads, length, dim]");
   check(a.v, "v", "[batch, key heads, length, value dim]");
   const auto dtype = a.q.scalar_type();
-  TORCH_CHECK(dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf ||
-                  dtype == at::kBFloat16,
-              kOp, "q must be float32, float64, bfloat16 or float16, got ", dtype);
+  TORCH_CHECK(
+      dtype == at::kFloat || dtype == at::kDouble || dtype == at::kHalf || dtype == at::kBFloat16,
+      kOp, "q must be float32, float64, bfloat16 or float16, got ", dtype);
   TORCH_CHECK(a.k.scalar_type() == dtype && a.v.scalar_type() == dtype, kOp,
               "q, k and v must have one dtype, got q ", dtype, ", k ", a.k.scalar_type(), ", v ",
               a.v.scalar_type());
@@ -33,8 +33,7 @@ void check_query_key_value(const FavorArgs& a) {
               "k must have q's last size (not 0), got q ", a.q.sym_sizes(), ", k ",
               a.k.sym_sizes());
   TORCH_CHECK(a.v.sym_size(1) == a.k.sym_size(1) && a.v.sym_size(2) == a.k.sym_size(2), kOp,
-              "v must have k's heads and length, got k ", a.k.sym_sizes(), ", v ",
-              a.v.sym_sizes());
+              "v must have k's heads and length, got k ", a.k.sym_sizes(), ", v ", a.v.sym_sizes());
   TORCH_CHECK(a.k.sym_size(1) > 0 && a.q.sym_size(1) % a.k.sym_size(1) == 0, kOp,
               "the heads of k must divide those of q, got q ", a.q.sym_sizes(), ", k ",
               a.k.sym_sizes());
@@ -47,12 +46,11 @@ void check_query_key_value(const FavorArgs& a) {
 void check_parameter(const FavorArgs& a, const Tensor& p, const char* name) {
   TORCH_CHECK(p.scalar_type() == at::kFloat || p.scalar_type() == at::kDouble, kOp, name,
               " must be float32 or float64 whatever the dtype of q, got ", p.scalar_type());
-  TORCH_CHECK(p.device() == a.q.device(), kOp, name, " must be on the device of q, ",
-              a.q.device(), ", got ", p.device());
+  TORCH_CHECK(p.device() == a.q.device(), kOp, name, " must be on the device of q, ", a.q.device(),
+              ", got ", p.device());
 }
 
-void check_heads(const FavorArgs& a, const c10::SymInt& heads, const char* name,
-                 const Tensor& p) {
+void check_heads(const FavorArgs& a, const c10::SymInt& heads, const char* name, const Tensor& p) {
   TORCH_CHECK(heads == 1 || heads == a.k.sym_size(1) || heads == a.q.sym_size(1), kOp, name,
               " must be shared or have 1, ", a.k.sym_size(1), " (k's) or ", a.q.sym_size(1),
               " (q's) heads, got ", p.sym_sizes());
@@ -74,8 +72,8 @@ void check_bias(const FavorArgs& a, const Tensor& b, const char* name) {
               "hyperbolic, got feature_map '", a.feature_map, "'");
   check_parameter(a, b, name);
   TORCH_CHECK((b.dim() == 1 || b.dim() == 2) && b.sym_size(-1) == a.num_features(), kOp, name,
-              " must be [features] or [heads, features] with ", a.num_features(),
-              " features, got ", b.sym_sizes());
+              " must be [features] or [heads, features] with ", a.num_features(), " features, got ",
+              b.sym_sizes());
   if (b.dim() == 2) check_heads(a, b.sym_size(0), name, b);
 }
 
@@ -93,9 +91,10 @@ void check_map_options(const FavorArgs& a) {
               "' needs a projection W, got None");
   if (a.projection.defined()) check_projection(a, a.projection, "W");
   if (a.projection_k.defined()) {
-    TORCH_CHECK(is_exponential_map(a.map()), kOp,
-                "projection_k is for the maps positive, loglinear and hyperbolic, got feature_map '",
-                a.feature_map, "'");
+    TORCH_CHECK(
+        is_exponential_map(a.map()), kOp,
+        "projection_k is for the maps positive, loglinear and hyperbolic, got feature_map '",
+        a.feature_map, "'");
     check_projection(a, a.projection_k, "projection_k");
     TORCH_CHECK(a.projection_k.sym_size(-2) == a.projection.sym_size(-2), kOp,
                 "projection_k must have as many features as W, got W ", a.projection.sym_sizes(),
@@ -120,8 +119,7 @@ void check_key_mask_and_bias(const FavorArgs& a) {
   const Tensor& b = a.key_bias;
   TORCH_CHECK(is_softmax_map(a.map()), kOp, "key_bias is for softmax maps, got feature_map '",
               a.feature_map, "'");
-  TORCH_CHECK(b.is_floating_point(), kOp, "key_bias must be floating point, got ",
-              b.scalar_type());
+  TORCH_CHECK(b.is_floating_point(), kOp, "key_bias must be floating point, got ", b.scalar_type());
   TORCH_CHECK(b.device() == a.q.device(), kOp, "key_bias must be on the device of q, ",
               a.q.device(), ", got ", b.device());
   TORCH_CHECK((b.dim() == 2 || b.dim() == 3) && b.sym_size(0) == a.k.sym_size(0) &&
@@ -163,8 +161,8 @@ void check_state(const FavorArgs& a) {
                          at::ScalarType dtype) {
     TORCH_CHECK(t.sym_sizes() == sizes, kOp, "initial_state.", name, " must be ", sizes, ", got ",
                 t.sym_sizes());
-    TORCH_CHECK(t.scalar_type() == dtype, kOp, "initial_state.", name, " must be ", dtype,
-                ", got ", t.scalar_type());
+    TORCH_CHECK(t.scalar_type() == dtype, kOp, "initial_state.", name, " must be ", dtype, ", got ",
+                t.scalar_type());
     TORCH_CHECK(t.device() == a.q.device(), kOp, "initial_state.", name,
                 " must be on the device of q, ", a.q.device(), ", got ", t.device());
   };
@@ -202,8 +200,8 @@ void check_favor_args(const FavorArgs& args) {
   check_packed(args);
   check_query_key_value(args);
   TORCH_CHECK(args.k.device() == args.q.device() && args.v.device() == args.q.device(), kOp,
-              "q, k and v must be on one device, got q ", args.q.device(), ", k ",
-              args.k.device(), ", v ", args.v.device());
+              "q, k and v must be on one device, got q ", args.q.device(), ", k ", args.k.device(),
+              ", v ", args.v.device());
   check_map_options(args);
   check_key_mask_and_bias(args);
   check_state(args);

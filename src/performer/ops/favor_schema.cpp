@@ -6,8 +6,6 @@
 namespace performer {
 namespace {
 
-OptionalTensor optional(const Tensor& t) { return t.defined() ? OptionalTensor(t) : std::nullopt; }
-
 using ForwardSignature = decltype(forward_kernel<nullptr>);
 using BackwardSignature = decltype(backward_kernel<nullptr>);
 
@@ -23,12 +21,13 @@ FavorResult call_favor_attention(const FavorArgs& a) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("performer::favor_attention", "")
                              .typed<ForwardSignature>();
-  const auto [out, row_sum, row_log2_scale, kv, normalizer, log2_scale, fingerprint] = op.call(
-      a.q, a.k, a.v, optional(a.projection), a.feature_map, a.causal, a.scale, a.eps, a.renormalize,
-      optional(a.key_mask), optional(a.cu_seqlens_q), optional(a.cu_seqlens_k), a.max_seqlen_q,
-      a.max_seqlen_k, optional(a.projection_k), optional(a.bias_q), optional(a.bias_k),
-      optional(a.key_bias), optional(a.state_kv), optional(a.state_normalizer),
-      optional(a.state_log2_scale), optional(a.state_fingerprint));
+  const auto [out, row_sum, row_log2_scale, kv, normalizer, log2_scale, fingerprint] =
+      op.call(a.q, a.k, a.v, as_optional(a.projection), a.feature_map, a.causal, a.scale, a.eps,
+              a.renormalize, as_optional(a.key_mask), as_optional(a.cu_seqlens_q),
+              as_optional(a.cu_seqlens_k), a.max_seqlen_q, a.max_seqlen_k,
+              as_optional(a.projection_k), as_optional(a.bias_q), as_optional(a.bias_k),
+              as_optional(a.key_bias), as_optional(a.state_kv), as_optional(a.state_normalizer),
+              as_optional(a.state_log2_scale), as_optional(a.state_fingerprint));
   return {out, row_sum, row_log2_scale, kv, normalizer, log2_scale, fingerprint};
 }
 
@@ -37,13 +36,13 @@ FavorGradients call_favor_attention_backward(const FavorSaved& s, const FavorArg
                              .findSchemaOrThrow("performer::favor_attention_backward", "")
                              .typed<BackwardSignature>();
   const FavorResult& r = s.result;
-  return op.call(s.grad_out, optional(s.grad_kv), optional(s.grad_normalizer), r.out, r.row_sum,
-                 r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, a.q, a.k, a.v,
-                 optional(a.projection), a.feature_map, a.causal, a.scale, a.eps, a.renormalize,
-                 optional(a.key_mask), optional(a.cu_seqlens_q), optional(a.cu_seqlens_k),
-                 optional(a.projection_k), optional(a.bias_q), optional(a.bias_k),
-                 optional(a.key_bias), optional(a.state_kv), optional(a.state_normalizer),
-                 optional(a.state_log2_scale), s.needs);
+  return op.call(s.grad_out, as_optional(s.grad_kv), as_optional(s.grad_normalizer), r.out,
+                 r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, a.q, a.k, a.v,
+                 as_optional(a.projection), a.feature_map, a.causal, a.scale, a.eps, a.renormalize,
+                 as_optional(a.key_mask), as_optional(a.cu_seqlens_q), as_optional(a.cu_seqlens_k),
+                 as_optional(a.projection_k), as_optional(a.bias_q), as_optional(a.bias_k),
+                 as_optional(a.key_bias), as_optional(a.state_kv), as_optional(a.state_normalizer),
+                 as_optional(a.state_log2_scale), s.needs);
 }
 
 FavorResult allocate_result(const FavorArgs& a) {

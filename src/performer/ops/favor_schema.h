@@ -50,26 +50,32 @@ using FavorGradients = std::vector<Tensor>;
 FavorResult call_favor_attention(const FavorArgs& args);
 FavorGradients call_favor_attention_backward(const FavorSaved& saved, const FavorArgs& args);
 
-/// Outputs in the shapes and stride orders the operators promise, for real and symbolic sizes alike.
+/// Outputs in the shapes and stride orders the operators promise, for real and symbolic sizes
+/// alike.
 FavorResult allocate_result(const FavorArgs& args);
 FavorGradients allocate_gradients(const FavorArgs& args, const FavorNeeds& needs);
 
 /// The registered signatures, on the struct form: an implementation is a function of FavorArgs, and
 /// forward_kernel<&implementation> is what TORCH_LIBRARY_IMPL takes.
 using OptionalTensor = std::optional<Tensor>;
+inline OptionalTensor as_optional(const Tensor& t) {
+  return t.defined() ? OptionalTensor(t) : std::nullopt;
+}
 using ForwardTuple = std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor>;
 
 template <FavorResult (*Implementation)(const FavorArgs&)>
-ForwardTuple forward_kernel(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& projection,
-    c10::string_view feature_map, bool causal, std::optional<double> scale,
-    std::optional<double> eps, bool renormalize, const OptionalTensor& key_mask,
-    const OptionalTensor& cu_seqlens_q, const OptionalTensor& cu_seqlens_k,
-    std::optional<c10::SymInt> max_seqlen_q, std::optional<c10::SymInt> max_seqlen_k,
-    const OptionalTensor& projection_k, const OptionalTensor& bias_q, const OptionalTensor& bias_k,
-    const OptionalTensor& key_bias, const OptionalTensor& state_kv,
-    const OptionalTensor& state_normalizer, const OptionalTensor& state_log2_scale,
-    const OptionalTensor& state_fingerprint) {
+ForwardTuple forward_kernel(const Tensor& q, const Tensor& k, const Tensor& v,
+                            const OptionalTensor& projection, c10::string_view feature_map,
+                            bool causal, std::optional<double> scale, std::optional<double> eps,
+                            bool renormalize, const OptionalTensor& key_mask,
+                            const OptionalTensor& cu_seqlens_q, const OptionalTensor& cu_seqlens_k,
+                            std::optional<c10::SymInt> max_seqlen_q,
+                            std::optional<c10::SymInt> max_seqlen_k,
+                            const OptionalTensor& projection_k, const OptionalTensor& bias_q,
+                            const OptionalTensor& bias_k, const OptionalTensor& key_bias,
+                            const OptionalTensor& state_kv, const OptionalTensor& state_normalizer,
+                            const OptionalTensor& state_log2_scale,
+                            const OptionalTensor& state_fingerprint) {
   const auto r = Implementation({q,
                                  k,
                                  v,

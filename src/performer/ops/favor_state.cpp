@@ -31,8 +31,8 @@ void check_state_shapes(const Tensor& kv, const Tensor& normalizer, const Tensor
               "merge_states: normalizer must be ", kv.scalar_type(), " ", sums, ", got ",
               normalizer.scalar_type(), " ", normalizer.sym_sizes());
   TORCH_CHECK(log2_scale.sym_sizes() == sums && log2_scale.scalar_type() == at::kInt,
-              "merge_states: log2_scale must be int32 ", sums, ", got ",
-              log2_scale.scalar_type(), " ", log2_scale.sym_sizes());
+              "merge_states: log2_scale must be int32 ", sums, ", got ", log2_scale.scalar_type(),
+              " ", log2_scale.sym_sizes());
 }
 
 std::tuple<Tensor, Tensor, Tensor> merge_op(const Tensor& kv, const Tensor& normalizer,

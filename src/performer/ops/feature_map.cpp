@@ -11,7 +11,7 @@ namespace performer {
 namespace {
 
 constexpr std::array<std::string_view, 15> kNames = {
-    "positive", "loglinear", "hyperbolic", "trigonometric", "relu", "exp",  "sigmoid", "abs",
+    "positive", "loglinear", "hyperbolic", "trigonometric", "relu",   "exp",  "sigmoid", "abs",
     "gelu",     "cos",       "tanh",       "identity",      "square", "elu1", "sgn"};
 
 Tensor features_op(const Tensor& x, const std::optional<Tensor>& projection,
@@ -34,8 +34,8 @@ void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, c
     TORCH_CHECK(!is_softmax_map(map), "features: feature_map '", to_string(map),
                 "' needs a projection W, got None");
   }
-  TORCH_CHECK(!bias.defined() || is_exponential_map(map), "features: feature_map '",
-              to_string(map), "' takes no bias");
+  TORCH_CHECK(!bias.defined() || is_exponential_map(map), "features: feature_map '", to_string(map),
+              "' takes no bias");
   TORCH_CHECK(!eps || !is_softmax_map(map), "features: feature_map '", to_string(map),
               "' takes no eps (it estimates the softmax kernel exactly as defined), got ", *eps);
 }
@@ -129,7 +129,8 @@ Tensor elementwise_slope(FeatureMap map, const Tensor& u) {
     case FeatureMap::kAbs:
       return at::sign(u);
     case FeatureMap::kGelu:  // u Phi(u): Phi(u) + u Phi'(u)
-      return 0.5 * at::erfc(-u * M_SQRT1_2) + u * at::exp(-0.5 * u * u) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
+      return 0.5 * at::erfc(-u * M_SQRT1_2) +
+             u * at::exp(-0.5 * u * u) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
     case FeatureMap::kCos:
       return -at::sin(u);
     case FeatureMap::kTanh: {

@@ -10,7 +10,8 @@
 #include "performer/ops/composed/pow2.h"
 #include "performer/ops/favor_state.h"
 
-// With p_ir = phi_r(q_i) / den_i and G_i = [do_i, -do_i . o_i] (paper, Algorithm 1, differentiated):
+// With p_ir = phi_r(q_i) / den_i and G_i = [do_i, -do_i . o_i] (paper, Algorithm 1,
+// differentiated):
 //   d log phi_r(q_i) = p_ir  S_i,r . G_i             S_i  = sum_{j<=i} phi(k_j) [v_j, 1]
 //   d log phi_r(k_j) = phi_r(k_j)  dS_j,r . [v_j, 1]   dS_j = sum_{i>=j} p_i G_i
 //   d v_j            = phi(k_j) . dS_j
@@ -60,15 +61,17 @@ struct ChunkGradient {
       any_exact = exact.any().item<bool>();
       if (any_exact) coefficient = coefficient.masked_fill(exact.unsqueeze(-1), 0);
     }
-    along = unfold_group(at::matmul(fold_group(rows.g), keys.values.transpose(-1, -2)),
-                         pair.b.size(2))
-                .masked_fill(allowed.logical_not(), 0);  // [B, Hs, G, C, C] G_i . [v_j, 1]
+    along =
+        unfold_group(at::matmul(fold_group(rows.g), keys.values.transpose(-1, -2)), pair.b.size(2))
+            .masked_fill(allowed.logical_not(), 0);  // [B, Hs, G, C, C] G_i . [v_j, 1]
   }
 
   /// p_ir phi_r(k_j) of an exact row, 0 in the heads where the row is not: [B, Hs, G, i + 1, M'].
   Tensor exact_weights(const FeatureBlock& queries, const KeyBlock& keys, const RowGradient& rows,
                        std::int64_t row) const {
-    const auto at_row = [&](const Tensor& t) { return t.select(3, row).unsqueeze(-1).unsqueeze(-1); };
+    const auto at_row = [&](const Tensor& t) {
+      return t.select(3, row).unsqueeze(-1).unsqueeze(-1);
+    };
     return (row_weights(queries, keys, rows.log2.select(3, row), row) * at_row(rows.inverse))
         .masked_fill(at_row(exact).logical_not(), 0);
   }
@@ -130,7 +133,8 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
   grad.features.add(keys.features.pull_back(raw, pair.k_shift, pair.k_hat));
   const Tensor weights = at::where(chunk.coefficient.ne(0), pair.products() * chunk.coefficient,
                                    at::zeros({}, pair.a.options()));
-  grad.values = grad.values + at::matmul(fold_group(weights).transpose(-1, -2), fold_group(grad_out));
+  grad.values =
+      grad.values + at::matmul(fold_group(weights).transpose(-1, -2), fold_group(grad_out));
   if (!chunk.any_exact) return;
   for (const auto row : marked_rows(chunk.exact)) {
     const Tensor exact = chunk.exact_weights(queries, keys, rows, row);
@@ -145,8 +149,8 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
 ScaledSum sum_queries(const FeatureBlock& queries, const RowGradient& rows) {
   const Tensor row_log2 = rows.log2.unsqueeze(-1);
   Tensor log2 = round_up_log2(queries.bound() - row_log2).amax({2, 3});  // [B, Hs, 1|M']
-  const Tensor p = queries.scaled(-row_log2 - log2.unsqueeze(2).unsqueeze(2)) *
-                   rows.inverse.unsqueeze(-1);
+  const Tensor p =
+      queries.scaled(-row_log2 - log2.unsqueeze(2).unsqueeze(2)) * rows.inverse.unsqueeze(-1);
   log2 = log2.expand({log2.size(0), log2.size(1), p.size(-1)});
   return {at::matmul(fold_group(p).transpose(-1, -2), fold_group(rows.g)), log2};
 }
@@ -165,7 +169,8 @@ void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
     const Tensor dw = at::matmul(g.argument.transpose(-1, -2), queries.x).sum(0);  // [Hs, G, M, D]
     add_parameter(outputs.projection, dw.flatten(0, 1) * std::sqrt(p.query.scale));
   }
-  if (outputs.bias_q.defined()) add_parameter(outputs.bias_q, grad.features.sum({0, 3}).flatten(0, 1));
+  if (outputs.bias_q.defined())
+    add_parameter(outputs.bias_q, grad.features.sum({0, 3}).flatten(0, 1));
 }
 
 void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const KeyBlock& keys,
@@ -174,7 +179,8 @@ void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const 
   const auto length = keys.values.size(2);
   outputs.k.narrow(2, start, length).copy_(p.heads.reduce_keys(g.x));
   outputs.v.narrow(2, start, length).copy_(p.heads.reduce_keys(grad.values));
-  const Tensor& dw_target = p.args.projection_k.defined() ? outputs.projection_k : outputs.projection;
+  const Tensor& dw_target =
+      p.args.projection_k.defined() ? outputs.projection_k : outputs.projection;
   if (dw_target.defined()) {
     const Tensor dw = at::matmul(g.argument.transpose(-1, -2), keys.features.x).sum(0);
     add_parameter(dw_target, dw * std::sqrt(p.key.scale));
@@ -191,10 +197,11 @@ ScaledSum final_state(const Problem& p, const BackwardInputs& in) {
   return {at::cat({in.kv, in.normalizer.unsqueeze(-1)}, -1), in.log2_scale.to(p.dtype)};
 }
 
-/// The gradient that comes in through the final state: dS = [grad kv, grad normalizer] 2^-log2_scale.
+/// The gradient that comes in through the final state: dS = [grad kv, grad normalizer]
+/// 2^-log2_scale.
 ScaledSum final_gradient(const Problem& p, const BackwardInputs& in) {
-  const ScaledSum empty = empty_sum({in.kv.size(0), in.kv.size(1), in.kv.size(2), p.value_dim + 1},
-                                    in.kv.options());
+  const ScaledSum empty =
+      empty_sum({in.kv.size(0), in.kv.size(1), in.kv.size(2), p.value_dim + 1}, in.kv.options());
   if (!in.grad_kv.defined() && !in.grad_normalizer.defined()) return empty;
   const Tensor kv = in.grad_kv.defined() ? in.grad_kv : at::zeros_like(in.kv);
   const Tensor normalizer =
@@ -256,7 +263,8 @@ ScaledSum bidirectional_pass(const Problem& p, const BackwardInputs& in,
     const auto length = std::min(block, p.query_length() - start);
     const FeatureBlock queries = p.load_queries(start, length);
     const RowGradient rows = load_rows(p, in, start, length);
-    write_query_gradient(p, outputs, queries, query_gradient_from_state(queries, rows, state), start);
+    write_query_gradient(p, outputs, queries, query_gradient_from_state(queries, rows, state),
+                         start);
     later = merge(later, sum_queries(queries, rows));
   }
   for (std::int64_t start = 0; start < p.key_length(); start += block) {

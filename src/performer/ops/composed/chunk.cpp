@@ -55,11 +55,10 @@ RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const Sc
   const ChunkPair pair(queries, keys, state.log2);
   const auto length = keys.values.size(2);
   // h_i: the largest scale among the state (0, relative to itself) and the keys up to i.
-  const Tensor state_log2 =
-      at::where(state.log2.gt(kReached).any(-1, /*keepdim=*/true), 0.0,
-                static_cast<double>(kEmptyLog2Scale))
-          .to(pair.a.scalar_type());                      // [B, Hs, 1]
-  const Tensor h = at::maximum(pair.prefix, state_log2);  // [B, Hs, C]
+  const Tensor state_log2 = at::where(state.log2.gt(kReached).any(-1, /*keepdim=*/true), 0.0,
+                                      static_cast<double>(kEmptyLog2Scale))
+                                .to(pair.a.scalar_type());  // [B, Hs, 1]
+  const Tensor h = at::maximum(pair.prefix, state_log2);    // [B, Hs, C]
   const Tensor decay = exact_exp2(pair.a.unsqueeze(2) - h.unsqueeze(3)).unsqueeze(2);
   const Tensor scores = at::where(causal_mask(length, pair.a.device()), pair.products() * decay,
                                   at::zeros({}, pair.a.options()));  // [B, Hs, G, C, C]
@@ -74,7 +73,8 @@ RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const Sc
   RowSums rows{from_chunk + from_state * state_decay, pair.b + h.unsqueeze(2)};
 
   if (queries.log2.defined()) {
-    const Tensor weak = rows.sums.select(-1, -1).lt(kRowGuard).logical_and(h.gt(kReached).unsqueeze(2));
+    const Tensor weak =
+        rows.sums.select(-1, -1).lt(kRowGuard).logical_and(h.gt(kReached).unsqueeze(2));
     if (weak.any().item<bool>()) replace_exact_rows(rows, weak, {queries, keys, values, state});
   }
   if (!finite) rows.sums = add_nonfinite(rows.sums, keys.values);

@@ -20,7 +20,8 @@ struct ChunkInputs {
 
 /// Recomputes the rows marked in `weak` (bool [B, Hs, G, C]) with one scale per feature,
 ///   c_ir = max of the state's scale and those of the keys j <= i,
-/// adding the exponents of query and key before the exponential: exact at any norm, O(C M') per row.
+/// adding the exponents of query and key before the exponential: exact at any norm, O(C M') per
+/// row.
 void replace_exact_rows(RowSums& rows, const Tensor& weak, const ChunkInputs& in);
 
 /// The rows i that are marked anywhere in `weak`, ascending.

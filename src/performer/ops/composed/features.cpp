@@ -42,7 +42,8 @@ FeatureGradient FeatureBlock::pull_back(const Tensor& grad, const Tensor& shift,
 }
 
 Tensor FeatureSide::project(const Tensor& x) const {
-  return projection.defined() ? times_matrix(x, projection.transpose(-1, -2)) : x * std::sqrt(scale);
+  return projection.defined() ? times_matrix(x, projection.transpose(-1, -2))
+                              : x * std::sqrt(scale);
 }
 
 FeatureBlock FeatureSide::features(const Tensor& x, const Tensor& token_bias,
@@ -94,7 +95,8 @@ FeatureSide::Gradients FeatureSide::backward(const FeatureBlock& block,
     const auto halves = grad.features.chunk(2, -1);
     out.argument = map == FeatureMap::kHyperbolic ? halves[0] - halves[1] : halves[0] + halves[1];
   }
-  out.x = projection.defined() ? times_matrix(out.argument, projection) : out.argument * std::sqrt(scale);
+  out.x = projection.defined() ? times_matrix(out.argument, projection)
+                               : out.argument * std::sqrt(scale);
   out.token_bias = block.log2.defined() ? grad.features.sum(-1) : grad.token;
   if (norm_term && is_softmax_map(map)) {
     out.x = out.x + (norm_sign() * scale) * out.token_bias.unsqueeze(-1) * block.x;

@@ -18,11 +18,11 @@ struct FeatureGradient {
 ///   exponential maps  phi = 2^log2
 ///   all others        phi = value 2^exponent
 struct FeatureBlock {
-  Tensor x;         // [..., C, D] the tokens, zeros where masked
-  Tensor log2;      // [..., C, M']
-  Tensor value;     // [..., C, M']
-  Tensor slope;     // [..., C, M'] derivative of value for u
-  Tensor exponent;  // [..., C, 1] integers
+  Tensor x;                   // [..., C, D] the tokens, zeros where masked
+  Tensor log2;                // [..., C, M']
+  Tensor value;               // [..., C, M']
+  Tensor slope;               // [..., C, M'] derivative of value for u
+  Tensor exponent;            // [..., C, 1] integers
   bool token_factor = false;  // value carries a differentiable factor of the token (trigonometric)
 
   /// An upper bound of log2 |phi| up to a constant: [..., C, M'] or [..., C, 1].
@@ -39,8 +39,8 @@ struct FeatureSide {
   double scale = 1.0;
   double eps = 0.0;
   bool norm_term = false;  // keep exp(-+|x|^2/2); queries drop it when the ratio cancels it
-  Tensor projection;       // [1|Hs, (1|G,) M, D] times sqrt(scale), natural log units; undefined: u = x
-  Tensor bias;             // [1|Hs, (1|G,) 1, M'] or undefined
+  Tensor projection;  // [1|Hs, (1|G,) M, D] times sqrt(scale), natural log units; undefined: u = x
+  Tensor bias;        // [1|Hs, (1|G,) 1, M'] or undefined
 
   /// token_bias: [..., C] added to the log features; mask: bool [..., C], false removes the token.
   FeatureBlock features(const Tensor& x, const Tensor& token_bias, const Tensor& mask) const;

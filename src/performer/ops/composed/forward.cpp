@@ -23,8 +23,7 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
   const Tensor denominator = rows.sums.select(-1, -1);
   Tensor out;
   if (p.args.renormalize) {
-    out = (numerator / denominator.unsqueeze(-1))
-              .masked_fill(denominator.eq(0).unsqueeze(-1), 0);
+    out = (numerator / denominator.unsqueeze(-1)).masked_fill(denominator.eq(0).unsqueeze(-1), 0);
   } else {
     out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
   }

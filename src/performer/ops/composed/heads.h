@@ -23,7 +23,8 @@ struct Heads {
   Tensor expand_keys(const Tensor& x) const;     // [B, 1|Hkv|Hs, C...] -> [B, 1|Hs, C...]
   Tensor reduce_keys(const Tensor& grad) const;  // [B, Hs, C, D] -> [B, Hkv, C, D], summed
 
-  /// A parameter [heads, ...] as it broadcasts against queries [1|Hs, 1|G, ...] and keys [1|Hs, ...].
+  /// A parameter [heads, ...] as it broadcasts against queries [1|Hs, 1|G, ...] and keys [1|Hs,
+  /// ...].
   Tensor query_parameter(const Tensor& p) const;
   Tensor key_parameter(const Tensor& p) const;
 };

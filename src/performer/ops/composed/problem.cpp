@@ -91,8 +91,7 @@ KeyBlock Problem::load_keys(std::int64_t start, std::int64_t length) const {
   block.values = at::cat({v, at::ones_like(k.narrow(-1, 0, 1))}, -1);
   block.log2 = round_up_log2(block.features.bound());
   if (block.mask.defined()) {
-    block.log2 =
-        block.log2.masked_fill(block.mask.logical_not().unsqueeze(-1), kEmptyLog2Scale);
+    block.log2 = block.log2.masked_fill(block.mask.logical_not().unsqueeze(-1), kEmptyLog2Scale);
   }
   return block;
 }

@@ -7,7 +7,8 @@ namespace performer::composed {
 using at::Tensor;
 
 /// A sum over tokens with one power-of-two scale per feature:  true value = sum 2^log2.
-/// log2 holds integers in the floating type of sum; kEmptyLog2Scale marks a feature no token reached.
+/// log2 holds integers in the floating type of sum; kEmptyLog2Scale marks a feature no token
+/// reached.
 struct ScaledSum {
   Tensor sum;   // [..., M', K]
   Tensor log2;  // [..., M']
