@@ -130,7 +130,7 @@ class ApproximationQuality(NamedTuple):
     squared_sum: mean |x + y|^2 over pairs.
     predicted_error: mean over pairs of the relative variance of one kernel estimate by the paper's
         Lemma 2 for M iid features; NaN for maps without a closed form.
-    effective_samples: (sum t)^2 / sum t^2, t the features' shares in a row's denominator; at most M'.
+    effective_samples: (sum t)^2 / sum t^2, t the features' shares in a row's denominator; up to M'.
     error: |out - exact| / |exact| over the sampled rows.
     uniform_error: the same for plain averaging over the keys a row may see.
     suggested_features: the M at which predicted_error is 0.01; NaN with it, may be inf.
