@@ -120,7 +120,7 @@ def salt(
     """int64 [1]. The operator sees features only; this tells states of other W, f, scale or eps
     apart. Functions are known by their names: two lambdas of one scope look the same."""
     code = 0
-    for character in f"{getattr(f, '__qualname__', type(f).__qualname__)} {scale} {eps}":
+    for character in f"{getattr(f, '__name__', type(f).__name__)} {scale} {eps}":
         code = (code * 31 + ord(character)) % (1 << 61)
     mark = torch.tensor([code], dtype=torch.int64)
     return mark if W is None else mark ^ _fingerprint(W)

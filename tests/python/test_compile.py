@@ -138,7 +138,7 @@ def test_exported_program_runs_at_another_length(strict):
     _, state = model.layer(x, return_state=True)
     length = torch.export.Dim("length", min=2, max=4096)
     program = torch.export.export(
-        model, (x, state), dynamic_shapes=({1: length}, (None,) * 4), strict=strict
+        model, (x, state), dynamic_shapes=({1: length}, FavorState(*(None,) * 4)), strict=strict
     )
     longer = torch.randn(2, 77, 8)
     out, after = program.module()(longer, state)

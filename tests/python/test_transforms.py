@@ -3,6 +3,7 @@
 import pytest
 import torch
 from cases import inputs
+from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 
 import performer
@@ -81,23 +82,31 @@ def test_double_backward_raises_clearly():
     q, k, v, W = inputs("positive")
     q.requires_grad_()
     out = performer.favor_attention(q, k, v, W)
-    with pytest.raises(RuntimeError, match="twice|second|double|differentiable"):
+    with pytest.raises(
+        RuntimeError, match="derivative for performer::favor_attention_backward is not"
+    ):
         (grad,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
         torch.autograd.grad(grad.sum(), q)
 
 
-def test_forward_mode_works_or_raises_clearly():
+@pytest.mark.parametrize("needs_grad", [False, True])
+def test_forward_mode_raises_and_drops_no_tangent(needs_grad):
     q, k, v, W = inputs("positive")
-    tangent = torch.randn_like(q)
-
-    def attend(q):
-        return performer.favor_attention(q, k, v, W)
-
-    with pytest.raises((RuntimeError, NotImplementedError), match="forward"):
-        torch.func.jvp(attend, (q,), (tangent,))
+    q.requires_grad_(needs_grad)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(q, torch.randn_like(q))
+        with pytest.raises(RuntimeError, match="forward|jvp"):
+            performer.favor_attention(dual, k, v, W)
 
 
-def test_vmap_equals_a_loop_or_raises_clearly():
+@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacfwd])
+def test_function_transforms_of_gradients_raise_clearly(transform):
+    q, k, v, W = inputs("positive")
+    with pytest.raises(RuntimeError, match="functorch transforms"):
+        transform(lambda q: performer.favor_attention(q, k, v, W).sum())(q)
+
+
+def test_vmap_equals_a_loop():
     q, k, v, W = inputs("positive", B=3)
     batch = [torch.stack([tensor, 2 * tensor]) for tensor in (q, k, v)]
 
