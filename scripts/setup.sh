@@ -40,7 +40,7 @@ install_packages() {
   mapfile -t packages < <(missing_packages)
   ((${#packages[@]})) || return 0
   local install="apt-get install -y --no-install-recommends ${packages[*]}"
-  if ((EUID != 0)); then
+  if (($(id -u) != 0)); then
     echo "setup: system packages are missing; an administrator must run:" >&2
     echo "  sudo sh -c 'apt-get update && $install'" >&2
     exit 1

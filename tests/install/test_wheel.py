@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -22,6 +23,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "--no-deps",
         "--no-index",
     ]
+    # By the very name that the tree's build used, so that the compiler cache knows its objects.
+    cache = (ROOT / "build" / "CMakeCache.txt").read_text()
+    (compiler,) = re.findall(r"^CMAKE_CXX_COMPILER:\w+=(.*)$", cache, re.MULTILINE)
+    build += ["-C", f"cmake.define.CMAKE_CXX_COMPILER={compiler}"]
     run(*build, "-w", folder, ".", cwd=ROOT)
     (built,) = folder.glob("performer-*.whl")
     return built
