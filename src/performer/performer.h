@@ -1,0 +1,7 @@
+#pragma once
+
+// The public operators of the library, in one include.
+#include "performer/ops/favor_attention.h"
+#include "performer/ops/favor_state.h"
+#include "performer/ops/feature_map.h"
+#include "performer/ops/last_kernel.h"
