@@ -42,16 +42,16 @@ std::string name_of(const OpCase& c) {
 
 /// What a combination of properties must keep so that the call is legal and the sums finite.
 void make_legal(OpCase& c) {
-  if (!takes_log_terms(c.map)) c.key_bias = c.biases = c.key_projection = false;
+  const bool softmax = takes_log_terms(c.map) || c.map == FeatureMap::kTrigonometric;
+  if (!takes_log_terms(c.map)) c.biases = c.key_projection = false;
+  if (!softmax) c.key_bias = false;
   if (c.causal() || c.strided) c.key_length = -1;
   if (c.strided) {
     c.key_heads = c.heads;
     c.value_dim = -1;
   }
   if (c.head_parameters > 1 && c.head_parameters != c.heads) c.head_parameters = c.key_heads;
-  if (takes_log_terms(c.map) || c.map == FeatureMap::kTrigonometric) {
-    if (c.features == 0) c.features = c.dim;
-  }
+  if (softmax && c.features == 0) c.features = c.dim;
   // Sums that are not divided leave the range of fp16.
   if (c.dtype == at::kHalf) c.renormalize = Renormalize::kYes;
   if (c.packed || c.length >= 1000) c.batch = 1;

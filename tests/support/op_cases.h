@@ -61,7 +61,7 @@ inline const std::vector<at::ScalarType>& case_dtypes() {
   return dtypes;
 }
 
-/// The maps that take biases, key projections and key_bias.
+/// The maps that take biases and key projections.
 bool takes_log_terms(FeatureMap map);
 /// Whether features can be negative, so that sums cancel.
 bool has_signs(FeatureMap map);
