@@ -19,8 +19,7 @@ struct FavorState {
   Tensor kv;           // [N, Hs, M', Dv] float32 or float64
   Tensor normalizer;   // [N, Hs, M']
   Tensor log2_scale;   // [N, Hs, M'] int32
-  Tensor fingerprint;  // [1] int64, on the CPU: identifies projection, map and scale; undefined:
-                       // not checked
+  Tensor fingerprint;  // [1] int64: identifies projection, map and scale; undefined: not checked
 
   bool defined() const { return kv.defined(); }
   std::int64_t nbytes() const;

@@ -1,0 +1,70 @@
+#include "performer/ops/composed/forward.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "performer/ops/composed/chunk.h"
+#include "performer/ops/composed/pow2.h"
+
+namespace performer::composed {
+namespace {
+
+RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
+  const Tensor scale = state.log2.unsqueeze(2).unsqueeze(2);  // [B, Hs, 1, 1, M']
+  const Tensor log2 = round_up_log2((queries.bound() + scale).amax(-1));
+  const Tensor weights = queries.scaled(scale - log2.unsqueeze(-1));
+  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2};
+}
+
+void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows,
+                std::int64_t start) {
+  const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
+  const Tensor denominator = rows.sums.select(-1, -1);
+  Tensor out;
+  if (p.args.renormalize) {
+    out = (numerator / denominator.unsqueeze(-1)).masked_fill(denominator.eq(0).unsqueeze(-1), 0);
+  } else {
+    out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
+  }
+  const auto length = rows.log2.size(3);
+  outputs.out.narrow(2, start, length).copy_(p.heads.join_queries(out));
+  outputs.row_sum.narrow(2, start, length).copy_(p.heads.join_queries(denominator));
+  outputs.row_log2_scale.narrow(2, start, length).copy_(p.heads.join_queries(rows.log2));
+}
+
+ScaledSum causal_pass(const Problem& p, const ForwardOutputs& outputs) {
+  ScaledSum state = p.initial_sum();
+  for (std::int64_t start = 0; start < p.key_length(); start += kChunk) {
+    const auto length = std::min(kChunk, p.key_length() - start);
+    const KeyBlock keys = p.load_keys(start, length);
+    const FeatureBlock queries = p.load_queries(start, length);
+    write_rows(p, outputs, attend_chunk(queries, keys, state), start);
+    state = merge(state, sum_keys(keys));
+  }
+  return state;
+}
+
+ScaledSum bidirectional_pass(const Problem& p, const ForwardOutputs& outputs) {
+  const auto block = p.block_length();
+  ScaledSum state = p.initial_sum();
+  for (std::int64_t start = 0; start < p.key_length(); start += block) {
+    state = merge(state, sum_keys(p.load_keys(start, std::min(block, p.key_length() - start))));
+  }
+  for (std::int64_t start = 0; start < p.query_length(); start += block) {
+    const auto length = std::min(block, p.query_length() - start);
+    write_rows(p, outputs, attend_state(p.load_queries(start, length), state), start);
+  }
+  return state;
+}
+
+}  // namespace
+
+void forward(const Problem& p, const ForwardOutputs& outputs) {
+  const ScaledSum state = p.args.causal ? causal_pass(p, outputs) : bidirectional_pass(p, outputs);
+  outputs.kv.copy_(state.sum.narrow(-1, 0, p.value_dim));
+  outputs.normalizer.copy_(state.sum.select(-1, -1));
+  outputs.log2_scale.copy_(state.log2);
+}
+
+}  // namespace performer::composed

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/SymInt.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "performer/ops/feature_map.h"
+
+namespace performer {
+
+/// The arguments of the registered operator, undefined tensors where absent. One struct serves
+/// checks, autograd, meta and every implementation.
+struct FavorArgs {
+  Tensor q, k, v;     // [B, H, Lq, D], [B, Hkv, Lk, D], [B, Hkv, Lk, Dv]
+  Tensor projection;  // W
+  std::string feature_map = "positive";
+  bool causal = false;
+  std::optional<double> scale, eps;
+  bool renormalize = true;
+  Tensor key_mask, cu_seqlens_q, cu_seqlens_k;
+  std::optional<c10::SymInt> max_seqlen_q, max_seqlen_k;
+  Tensor projection_k, bias_q, bias_k, key_bias;
+  Tensor state_kv, state_normalizer, state_log2_scale, state_fingerprint;
+
+  FeatureMap map() const { return parse_feature_map(feature_map); }
+  bool packed() const { return cu_seqlens_q.defined(); }
+  /// W, or the keys' own projection.
+  const Tensor& key_projection() const {
+    return projection_k.defined() ? projection_k : projection;
+  }
+  double resolved_scale() const;
+  double resolved_eps() const;
+  c10::SymInt num_features() const;   // M'
+  c10::SymInt num_states() const;     // N: batch entries or packed sequences
+  c10::SymInt state_heads() const;    // Hs
+  at::ScalarType accumulate() const;  // float32, float64 for float64
+};
+
+/// Every rule on ranks, sizes, dtypes, devices and options that needs no tensor's values.
+/// Works on symbolic sizes. Throws with the argument's name and what was seen.
+void check_favor_args(const FavorArgs& args);
+
+/// The rules that need values: cu_seqlens (returned as host offsets) and the state's fingerprint.
+struct PackedOffsets {
+  Tensor q, k;  // int64 on the CPU, [N+1]
+};
+PackedOffsets check_packed_offsets(const FavorArgs& args);
+void check_state_fingerprint(const FavorArgs& args, const Tensor& fingerprint);
+
+/// Identifies projection (a sample of its values), map, scale and eps: int64 [1] on q's device.
+Tensor favor_fingerprint(const FavorArgs& args);
+
+/// An empty tensor of `sizes` whose dimensions lie in memory in the order of `like`'s.
+Tensor empty_in_stride_order(const Tensor& like, c10::SymIntArrayRef sizes);
+
+}  // namespace performer

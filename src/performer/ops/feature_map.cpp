@@ -1,0 +1,177 @@
+#include "performer/ops/feature_map.h"
+
+#include <ATen/ATen.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cmath>
+#include <sstream>
+
+namespace performer {
+namespace {
+
+constexpr std::array<std::string_view, 15> kNames = {
+    "positive", "loglinear", "hyperbolic", "trigonometric", "relu",   "exp",  "sigmoid", "abs",
+    "gelu",     "cos",       "tanh",       "identity",      "square", "elu1", "sgn"};
+
+Tensor features_op(const Tensor& x, const std::optional<Tensor>& projection,
+                   c10::string_view feature_map, const std::optional<Tensor>& bias,
+                   std::optional<double> eps) {
+  return features(x, projection.value_or(Tensor()), parse_feature_map(feature_map),
+                  bias.value_or(Tensor()), eps);
+}
+
+void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
+                    std::optional<double> eps) {
+  TORCH_CHECK(x.dim() >= 1 && x.is_floating_point(),
+              "features: x must be a floating point tensor [..., D], got ", x.scalar_type(), " ",
+              x.sym_sizes());
+  if (projection.defined()) {
+    TORCH_CHECK(projection.dim() == 2 && projection.sym_size(1) == x.sym_size(-1),
+                "features: W must be [M, D] with D = ", x.sym_size(-1), " as in x, got ",
+                projection.sym_sizes());
+  } else {
+    TORCH_CHECK(!is_softmax_map(map), "features: feature_map '", to_string(map),
+                "' needs a projection W, got None");
+  }
+  TORCH_CHECK(!bias.defined() || is_exponential_map(map), "features: feature_map '", to_string(map),
+              "' takes no bias");
+  TORCH_CHECK(!eps || !is_softmax_map(map), "features: feature_map '", to_string(map),
+              "' takes no eps (it estimates the softmax kernel exactly as defined), got ", *eps);
+}
+
+}  // namespace
+
+FeatureMap parse_feature_map(std::string_view name) {
+  for (std::size_t i = 0; i < kNames.size(); ++i) {
+    if (kNames[i] == name) return static_cast<FeatureMap>(i);
+  }
+  std::ostringstream known;
+  for (const auto& n : kNames) known << (n == kNames.front() ? "" : ", ") << n;
+  TORCH_CHECK(false, "feature_map must be one of ", known.str(), "; got '", std::string(name), "'");
+}
+
+std::string_view to_string(FeatureMap map) { return kNames.at(static_cast<std::size_t>(map)); }
+
+const std::vector<FeatureMap>& all_feature_maps() {
+  static const std::vector<FeatureMap> maps = [] {
+    std::vector<FeatureMap> all;
+    for (std::size_t i = 0; i < kNames.size(); ++i) all.push_back(static_cast<FeatureMap>(i));
+    return all;
+  }();
+  return maps;
+}
+
+bool is_softmax_map(FeatureMap map) { return map <= FeatureMap::kTrigonometric; }
+
+bool is_exponential_map(FeatureMap map) { return map <= FeatureMap::kHyperbolic; }
+
+bool is_nonnegative_map(FeatureMap map) {
+  switch (map) {
+    case FeatureMap::kTrigonometric:
+    case FeatureMap::kGelu:
+    case FeatureMap::kCos:
+    case FeatureMap::kTanh:
+    case FeatureMap::kIdentity:
+    case FeatureMap::kSgn:
+      return false;
+    default:
+      return true;
+  }
+}
+
+std::int64_t num_map_features(FeatureMap map, std::int64_t rows) {
+  const bool two = map == FeatureMap::kHyperbolic || map == FeatureMap::kTrigonometric;
+  return two ? 2 * rows : rows;
+}
+
+double default_eps(FeatureMap map) { return map == FeatureMap::kElu1 ? 0.0 : 1e-3; }
+
+Tensor apply_elementwise(FeatureMap map, const Tensor& u) {
+  switch (map) {
+    case FeatureMap::kRelu:
+      return at::relu(u);
+    case FeatureMap::kExp:
+      return at::exp(u);
+    case FeatureMap::kSigmoid:
+      return at::sigmoid(u);
+    case FeatureMap::kAbs:
+      return at::abs(u);
+    case FeatureMap::kGelu:
+      return at::gelu(u);
+    case FeatureMap::kCos:
+      return at::cos(u);
+    case FeatureMap::kTanh:
+      return at::tanh(u);
+    case FeatureMap::kIdentity:
+      return u;
+    case FeatureMap::kSquare:
+      return u * u;
+    case FeatureMap::kElu1:
+      return at::elu(u) + 1.0;
+    case FeatureMap::kSgn:
+      return at::sign(u);
+    default:
+      TORCH_INTERNAL_ASSERT(false, "no elementwise function for ", to_string(map));
+  }
+}
+
+Tensor elementwise_slope(FeatureMap map, const Tensor& u) {
+  switch (map) {
+    case FeatureMap::kRelu:
+      return u.gt(0).to(u.scalar_type());
+    case FeatureMap::kExp:
+      return at::exp(u);
+    case FeatureMap::kSigmoid: {
+      const Tensor s = at::sigmoid(u);
+      return s * (1.0 - s);
+    }
+    case FeatureMap::kAbs:
+      return at::sign(u);
+    case FeatureMap::kGelu:  // u Phi(u): Phi(u) + u Phi'(u)
+      return 0.5 * at::erfc(-u * M_SQRT1_2) +
+             u * at::exp(-0.5 * u * u) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
+    case FeatureMap::kCos:
+      return -at::sin(u);
+    case FeatureMap::kTanh: {
+      const Tensor t = at::tanh(u);
+      return 1.0 - t * t;
+    }
+    case FeatureMap::kIdentity:
+      return at::ones_like(u);
+    case FeatureMap::kSquare:
+      return 2.0 * u;
+    case FeatureMap::kElu1:
+      return at::exp(at::clamp_max(u, 0));
+    case FeatureMap::kSgn:
+      return at::zeros_like(u);
+    default:
+      TORCH_INTERNAL_ASSERT(false, "no elementwise function for ", to_string(map));
+  }
+}
+
+Tensor features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
+                std::optional<double> eps) {
+  check_features(x, projection, map, bias, eps);
+  const Tensor u = projection.defined() ? at::matmul(x, projection.to(x.scalar_type()).t()) : x;
+  if (!is_softmax_map(map)) return apply_elementwise(map, u) + eps.value_or(default_eps(map));
+
+  const Tensor half_norm = 0.5 * x.square().sum(-1, /*keepdim=*/true);  // [..., 1]
+  const auto rows = static_cast<double>(projection.size(0));
+  if (map == FeatureMap::kTrigonometric) {
+    return at::cat({at::sin(u), at::cos(u)}, -1) * at::exp(half_norm) / std::sqrt(rows);
+  }
+  Tensor log = map == FeatureMap::kHyperbolic ? at::cat({u, -u}, -1) : u;
+  if (bias.defined()) log = log + bias.to(x.scalar_type());
+  if (map == FeatureMap::kLoglinear) return at::exp(log);
+  const double count = map == FeatureMap::kHyperbolic ? 2.0 * rows : rows;
+  return at::exp(log - half_norm) / std::sqrt(count);
+}
+
+TORCH_LIBRARY_FRAGMENT(performer, m) {
+  m.def(
+      "features(Tensor x, Tensor? projection, str feature_map, Tensor? bias, float? eps) -> Tensor",
+      &features_op);
+}
+
+}  // namespace performer
