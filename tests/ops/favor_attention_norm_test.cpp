@@ -1,0 +1,69 @@
+#include <gtest/gtest.h>
+
+#include "tests/support/oracle.h"
+
+namespace performer::testing {
+namespace {
+
+OpCase problem(FeatureMap map, Causality causality, double magnitude) {
+  OpCase c{.map = map, .causality = causality, .batch = 1, .length = 300};
+  c.dim = 64;
+  c.features = 128;
+  c.magnitude = magnitude;
+  return c;
+}
+
+/// Twice what the unfused float32 evaluation of the same formula loses, and rounding.
+double allowed(const Inputs& in, const Tensor& exact) {
+  const Tensor unfused = oracle(in, {}, at::kFloat).out;
+  return 2 * rms_error(unfused, exact) + 2e-6 * rms(in.v);
+}
+
+class AnyNorm : public ::testing::TestWithParam<std::tuple<FeatureMap, Causality, double>> {};
+
+TEST_P(AnyNorm, IsFiniteAndAsGoodAsTheUnfusedFormula) {
+  const auto [map, causality, magnitude] = GetParam();
+  const Inputs in = make_inputs(problem(map, causality, magnitude));
+  const Tensor out = favor_attention(in.q, in.k, in.v, in.W, in.options);
+  ASSERT_TRUE(out.isfinite().all().item<bool>());
+  const Tensor exact = oracle(in).out;
+  const double error = rms_error(out, exact);
+  RecordProperty("error", std::to_string(error / rms(in.v)));
+  EXPECT_LE(error, allowed(in, exact));
+}
+
+TEST_P(AnyNorm, GradientsAreFinite) {
+  const auto [map, causality, magnitude] = GetParam();
+  const Inputs in = make_inputs(problem(map, causality, magnitude));
+  for (const Tensor& grad : operator_gradients(in, at::ones_like(in.q), false)) {
+    EXPECT_TRUE(grad.isfinite().all().item<bool>());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Magnitudes, AnyNorm,
+    ::testing::Combine(::testing::Values(FeatureMap::kPositive, FeatureMap::kHyperbolic,
+                                         FeatureMap::kLoglinear),
+                       ::testing::Values(Causality::kBidirectional, Causality::kCausal),
+                       ::testing::Values(1.0, 10.0, 100.0, 1000.0)),
+    [](const auto& info) {
+      const auto [map, causality, magnitude] = info.param;
+      return std::string(to_string(map)) +
+             (causality == Causality::kCausal ? "_causal_" : "_both_") +
+             std::to_string(static_cast<int>(magnitude));
+    });
+
+TEST(OneScaleRecipe, WithAnEpsilonViolatesTheBoundThatFavorAttentionKeeps) {
+  for (const double magnitude : {10.0, 100.0, 1000.0}) {
+    const Inputs in =
+        make_inputs(problem(FeatureMap::kPositive, Causality::kBidirectional, magnitude));
+    const Tensor exact = oracle(in).out;
+    const Tensor out = reference::one_scale_favor_attention(in.q, in.k, in.v, in.W);
+    const double error = rms_error(out, exact);
+    EXPECT_FALSE(error <= allowed(in, exact)) << magnitude << ": " << error;
+    EXPECT_GT(error, 0.1 * rms(in.v)) << "not a matter of rounding";
+  }
+}
+
+}  // namespace
+}  // namespace performer::testing
