@@ -35,14 +35,13 @@ def compose(
     f: ElementwiseMap,
     qkv: tuple[Tensor, Tensor, Tensor],
     projections: tuple[Tensor | None, Tensor | None],
-    scale: float | None,
-    eps: float | None,
+    scale_and_eps: tuple[float | None, float | None],
     key_mask: Tensor | None,
 ) -> Composed:
     """qkv and projections (W and the keys' own, which must be None) as favor_attention's."""
     if not callable(f):
         raise TypeError(f"favor_attention: feature_map must be a name or a function, got {f!r}")
-    W, projection_k = projections
+    (W, projection_k), (scale, eps) = projections, scale_and_eps
     if projection_k is not None:
         raise ValueError(
             "favor_attention: projection_k is for the maps positive, loglinear and hyperbolic, "

@@ -254,7 +254,7 @@ def _call_composed(
     options: dict[str, Any],
 ) -> tuple[Tensor, FavorState]:
     """The identity map over features that `f` made."""
-    mixed = compose(f, qkv, projections, scale, eps, options["key_mask"])
+    mixed = compose(f, qkv, projections, (scale, eps), options["key_mask"])
     with torch.autocast(mixed.v.device.type, enabled=False):  # the features are not to be rounded
         out, next_state = _call_operator(
             (mixed.phi_q, mixed.phi_k, mixed.v),
