@@ -1,13 +1,18 @@
 # Compiler settings of our own targets; torch's headers are system headers and stay silent.
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  # The base folder makes paths relative, so that the wheel's build finds the objects of this one.
   set(CMAKE_CXX_COMPILER_LAUNCHER
-      ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+      ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
 endif()
 
 add_library(performer_flags INTERFACE)
 target_compile_options(performer_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wno-unused-parameter
+  -fPIC               # not -fPIE for programs: library and tests share one precompiled header
+  -Winvalid-pch       # a precompiled header that is passed over costs seconds per file
   -ffp-contract=off   # the random draw promises the same bits on every machine
   $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
 if(PERFORMER_SANITIZE)

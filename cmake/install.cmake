@@ -1,0 +1,32 @@
+# What is installed: library, headers and CMake package into a prefix, or, for a wheel, the library
+# inside the Python package.
+
+# Python reads this before it loads the library.
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/performer_build.json @ONLY
+  CONTENT [[{"version": "@PROJECT_VERSION@", "torch": "@PERFORMER_TORCH_VERSION@"}
+]])
+
+if(SKBUILD)
+  set_target_properties(performer PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")
+  install(TARGETS performer LIBRARY DESTINATION performer)
+  install(FILES ${PROJECT_BINARY_DIR}/performer_build.json DESTINATION performer)
+  return()
+endif()
+
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/performer)
+set_target_properties(performer PROPERTIES INSTALL_RPATH ${TORCH_INSTALL_PREFIX}/lib)
+install(TARGETS performer EXPORT performer LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/performer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
+install(EXPORT performer NAMESPACE performer:: FILE performerTargets.cmake DESTINATION ${package_dir})
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/performerConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/performerConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/performerConfigVersion.cmake
+  COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/performerConfig.cmake
+  ${PROJECT_BINARY_DIR}/performerConfigVersion.cmake ${PROJECT_BINARY_DIR}/performer_build.json
+  DESTINATION ${package_dir})

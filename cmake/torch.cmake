@@ -14,3 +14,11 @@ if(NOT Torch_DIR AND NOT CMAKE_PREFIX_PATH)
   list(APPEND CMAKE_PREFIX_PATH ${torch_prefix})
 endif()
 find_package(Torch REQUIRED)
+
+# The full version ("2.13.0+cpu"): an extension library works with the torch it was built against alone.
+set(PERFORMER_TORCH_VERSION ${Torch_VERSION})
+if(EXISTS ${TORCH_INSTALL_PREFIX}/version.py)
+  file(STRINGS ${TORCH_INSTALL_PREFIX}/version.py version_line REGEX "^__version__")
+  string(REGEX REPLACE "^__version__ = '(.*)'$" "\\1" PERFORMER_TORCH_VERSION "${version_line}")
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${TORCH_INSTALL_PREFIX}/version.py)
+endif()

@@ -9,12 +9,6 @@ namespace {
 using ForwardSignature = decltype(forward_kernel<nullptr>);
 using BackwardSignature = decltype(backward_kernel<nullptr>);
 
-// An accumulator-typed buffer in the shape of a parameter.
-Tensor parameter_gradient(const Tensor& p, bool needed) {
-  return needed ? at::empty_like(p, p.options(), at::MemoryFormat::Contiguous)
-                : at::empty({0}, p.defined() ? p.options() : at::TensorOptions());
-}
-
 }  // namespace
 
 FavorResult call_favor_attention(const FavorArgs& a) {
@@ -69,7 +63,11 @@ FavorGradients allocate_gradients(const FavorArgs& a, const FavorNeeds& needs) {
   }
   const Tensor* parameters[] = {&a.projection, &a.projection_k, &a.bias_q,          &a.bias_k,
                                 &a.key_bias,   &a.state_kv,     &a.state_normalizer};
-  for (const auto* p : parameters) grads.push_back(parameter_gradient(*p, needs[grads.size()]));
+  for (const auto* p : parameters) {
+    const bool needed = needs[grads.size()];
+    grads.push_back(needed ? at::empty_like(*p, p->options(), at::MemoryFormat::Contiguous)
+                           : at::empty({0}, a.q.options()));
+  }
   return grads;
 }
 

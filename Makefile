@@ -1,0 +1,40 @@
+# Every target alone does all that it needs, from a fresh machine on; a second run is quick.
+PREFIX ?= /usr/local
+BUILD := build
+PYTHON := .venv/bin/python
+
+.PHONY: build demo test setup install format lint clean help
+.DEFAULT_GOAL := build
+
+build: setup ## build library, tests and Python package (the default)
+	@test $(BUILD)/build.ninja -nt CMakePresets.json || cmake --preset release
+	@cmake --build --preset release
+	@echo "make: built $(BUILD)/libperformer.so; the package imports in .venv"
+
+demo: build ## show FAVOR+ at work
+	@$(PYTHON) bench/demo.py
+
+test: ## set up, build and run every check and test, as CI does
+	@scripts/test.sh
+
+setup: ## install what is missing: system packages, .venv
+	@scripts/setup.sh
+
+install: build ## install library, headers and CMake package into PREFIX (default /usr/local)
+	@cmake --install $(BUILD) --prefix "$(PREFIX)"
+	@echo "make: installed into $(PREFIX)"
+
+format: setup ## rewrite the sources in the project's format
+	@scripts/lint.sh format
+
+lint: build ## check formats, include directions, types and clang-tidy
+	@scripts/lint.sh check
+	@$(PYTHON) scripts/tidy.py $(BUILD)
+	@echo "make: lint found nothing"
+
+clean: ## remove what was built; .venv stays
+	@rm -rf build build-*
+	@echo "make: removed the build folders"
+
+help: ## this list
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18

@@ -1,0 +1,26 @@
+"""FAVOR+ attention ("Rethinking Attention with Performers"): softmax attention at linear cost."""
+
+from performer._library import load as _load
+
+# The modules below name operators that exist only once the library is loaded.
+__version__ = _load().version
+
+from performer.analysis import *  # noqa: E402, F403
+from performer.attention import favor_attention, favor_step, features  # noqa: E402
+from performer.diagnostics import last_kernel  # noqa: E402
+from performer.module import FavorAttention  # noqa: E402
+from performer.projection import Projection, draw_projection, draw_structured  # noqa: E402
+from performer.state import FavorState, merge_states  # noqa: E402
+
+__all__ = [
+    "FavorAttention",
+    "FavorState",
+    "Projection",
+    "draw_projection",
+    "draw_structured",
+    "favor_attention",
+    "favor_step",
+    "features",
+    "last_kernel",
+    "merge_states",
+]

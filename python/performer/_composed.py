@@ -1,0 +1,133 @@
+"""FAVOR+ with the user's own elementwise function: features in Python, attention in C++."""
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+ElementwiseMap = Callable[[Tensor], Tensor]
+DEFAULT_EPS = 1e-3  # of the generalised maps
+
+
+class Composed(NamedTuple):
+    """Arguments for the identity map without a projection, which do the work of `f`."""
+
+    phi_q: Tensor  # [B, H, Lq, M]
+    phi_k: Tensor  # [B, Hs, Lk, M]
+    v: Tensor  # [B, Hs, Lk, Dv]
+    dtype: torch.dtype  # of the output; the features are never below float32
+
+
+def apply_map(f: ElementwiseMap, u: Tensor, eps: float | None) -> Tensor:
+    """f(u) + eps; f must keep the shape."""
+    phi = f(u)
+    if phi.shape != u.shape:
+        raise ValueError(
+            f"feature_map: a callable must be elementwise, got shape {list(phi.shape)} "
+            f"for an input of shape {list(u.shape)}"
+        )
+    return phi + (DEFAULT_EPS if eps is None else eps)
+
+
+def compose(
+    f: ElementwiseMap,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    projections: tuple[Tensor | None, Tensor | None],
+    scale_and_eps: tuple[float | None, float | None],
+    key_mask: Tensor | None,
+) -> Composed:
+    """qkv and projections (W and the keys' own, if any) as favor_attention takes them."""
+    q, k, v = _cast_for_autocast(qkv)
+    _check(q, k, v)
+    W, projection_k = projections
+    scale, eps = scale_and_eps
+    if key_mask is not None and key_mask.shape == (k.shape[0], k.shape[2]):
+        # A masked key that holds NaN must not reach f, whose slope would carry it to W.
+        k = k.masked_fill(~key_mask[:, None, :, None], 0)
+    dtype = torch.promote_types(q.dtype, torch.float32)
+    root = math.sqrt(1.0 if scale is None else scale)
+    with torch.autocast(q.device.type, enabled=False):
+        W_k = W if projection_k is None else projection_k
+        x = _project(q.to(dtype) * root, W, dtype)
+        y = _project(k.to(dtype) * root, W_k, dtype)
+        phi_q, phi_k = apply_map(f, x, eps), apply_map(f, y, eps)
+    v = v.to(dtype)
+    if phi_k.shape[1] != v.shape[1]:
+        v = v.repeat_interleave(phi_k.shape[1] // v.shape[1], dim=1)
+    return Composed(phi_q, phi_k, v, q.dtype)
+
+
+def _cast_for_autocast(qkv: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
+    device = qkv[0].device.type
+    if not torch.is_autocast_enabled(device):
+        return qkv
+    low = torch.get_autocast_dtype(device)
+    q, k, v = (t if t.dtype == torch.float64 else t.to(low) for t in qkv)
+    return q, k, v
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    """Only what the features need; the operator checks the rest."""
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4:
+            raise ValueError(
+                f"favor_attention: {name} must be [batch, heads, length, dim], "
+                f"got {list(tensor.shape)}"
+            )
+        if tensor.dtype != q.dtype or not tensor.dtype.is_floating_point:
+            raise ValueError(
+                f"favor_attention: q, k, v must have one floating-point dtype, "
+                f"got {q.dtype}, {k.dtype}, {v.dtype}"
+            )
+
+
+def _project(x: Tensor, W: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """x [B, heads, L, D], W [M, D] or [1|Hw, M, D] -> [B, max(heads, Hw), L, M]."""
+    if W is None:
+        return x
+    if W.dim() not in (2, 3) or W.shape[-1] != x.shape[-1]:
+        raise ValueError(
+            f"favor_attention: W must be [M, {x.shape[-1]}] or [heads, M, {x.shape[-1]}], "
+            f"got {list(W.shape)}"
+        )
+    W = W.to(dtype)
+    if W.dim() == 3 and W.shape[0] != 1:
+        heads = max(x.shape[1], W.shape[0])
+        if heads % x.shape[1] or heads % W.shape[0]:
+            raise ValueError(
+                f"favor_attention: the heads of W must be 1, Hkv or H, "
+                f"got {W.shape[0]} for {x.shape[1]} heads"
+            )
+        x = x.repeat_interleave(heads // x.shape[1], dim=1)
+        W = W.repeat_interleave(heads // W.shape[0], dim=0)
+    return x @ W.transpose(-1, -2)
+
+
+def salt(
+    f: ElementwiseMap,
+    projections: tuple[Tensor | None, Tensor | None],
+    scale_and_eps: tuple[float | None, float | None],
+) -> Tensor:
+    """int64 [1]. The operator sees features only; this tells states of other W, f, scale or eps
+    apart. Functions are known by their names: two lambdas of one scope look the same."""
+    scale, eps = scale_and_eps
+    code = 0
+    for character in f"{getattr(f, '__qualname__', type(f).__qualname__)} {scale} {eps}":
+        code = (code * 31 + ord(character)) % (1 << 61)
+    total = torch.tensor([code], dtype=torch.int64)
+    for projection in projections:
+        if projection is not None:
+            total = total * 31 + _fingerprint(projection)
+    return total
+
+
+def _fingerprint(projection: Tensor) -> Tensor:
+    """The operator's fingerprint of an attention over no keys with this projection."""
+    rows = projection.detach().reshape(-1, projection.shape[-1])
+    nothing = rows.new_empty(1, 1, 0, rows.shape[-1])
+    fingerprint: Tensor = torch.ops.performer.favor_attention(
+        nothing, nothing, nothing, rows, "loglinear", False, 1.0, None, True, *(None,) * 13
+    )[6]
+    return fingerprint

@@ -1,0 +1,247 @@
+"""Looking at attention: maps, exact attention beside it, the quality meter, optimal features."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from performer._composed import compose
+from performer.projection import Projection
+
+__all__ = [
+    "ApproximationQuality",
+    "approximation_quality",
+    "attention_map",
+    "exact_attention",
+    "exact_attention_map",
+    "fit_oprf",
+    "oprf",
+]
+
+Index = Tensor | slice | Sequence[int]
+
+
+def attention_map(
+    q: Tensor,
+    k: Tensor,
+    W: Tensor | Projection | None = None,
+    rows: Index | None = None,
+    columns: Index | None = None,
+    *,
+    feature_map: str | Callable[[Tensor], Tensor] = "positive",
+    causal: bool = False,
+    scale: float | None = None,
+    eps: float | None = None,
+    renormalize: bool = True,
+    key_mask: Tensor | None = None,
+    projection_k: Tensor | Projection | None = None,
+    bias_q: Tensor | None = None,
+    bias_k: Tensor | None = None,
+    key_bias: Tensor | None = None,
+    pool: int | None = None,
+) -> Tensor:
+    """The matrix A that favor_attention multiplies v by, or a part of it.
+
+    Args:
+        q, k, W, feature_map, causal, ..., key_bias: as for favor_attention.
+        rows: query positions (int tensor or sequence, or a slice); None: all.
+        columns: key positions; None: all.
+        pool: instead of rows and columns, one entry for each block of pool x pool positions, the
+            mean over its rows of the sum over its columns.
+
+    Returns:
+        [B, H, |rows|, |columns|], float32 (float64 for float64 input). Rows of the whole A sum to
+        1, those without keys are 0. Computed in blocks: no Lq x Lk tensor unless asked for.
+
+    Example:
+        >>> A = performer.attention_map(q, k, W, rows=slice(0, 8), causal=True)
+        >>> thumbnail = performer.attention_map(q, k, W, pool=256)
+    """
+    W, projection_k = _dense(W), _dense(projection_k)
+    if not isinstance(feature_map, str):
+        composed = compose(feature_map, (q, k, k), (W, projection_k), scale, eps, key_mask)
+        q, k, W, projection_k = composed.phi_q, composed.phi_k, None, None
+        feature_map, scale, eps = "identity", 1.0, 0.0
+    out: Tensor = torch.ops.performer.attention_map(
+        q,
+        k,
+        W,
+        feature_map,
+        causal,
+        scale,
+        eps,
+        renormalize,
+        key_mask,
+        projection_k,
+        bias_q,
+        bias_k,
+        key_bias,
+        _index(rows, q),
+        _index(columns, k),
+        pool,
+    )
+    return out
+
+
+def exact_attention_map(
+    q: Tensor,
+    k: Tensor,
+    rows: Index | None = None,
+    columns: Index | None = None,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    key_mask: Tensor | None = None,
+    key_bias: Tensor | None = None,
+    pool: int | None = None,
+) -> Tensor:
+    """The same part of the exact softmax matrix softmax(scale q.k + key_bias); scale 1/sqrt(D)."""
+    out: Tensor = torch.ops.performer.exact_attention_map(
+        q, k, causal, scale, key_mask, key_bias, _index(rows, q), _index(columns, k), pool
+    )
+    return out
+
+
+def exact_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    key_mask: Tensor | None = None,
+    key_bias: Tensor | None = None,
+) -> Tensor:
+    """Softmax attention with favor_attention's conventions for masks, heads and empty rows.
+
+    q: [B, H, Lq, D]; k: [B, Hkv, Lk, D]; v: [B, Hkv, Lk, Dv] -> [B, H, Lq, Dv]. Quadratic in time;
+    in memory linear, by blocks of rows. Differentiable.
+    """
+    out: Tensor = torch.ops.performer.exact_attention(q, k, v, causal, scale, key_mask, key_bias)
+    return out
+
+
+class ApproximationQuality(NamedTuple):
+    """Per head, float64 [H]; a pair is a sampled query with a key it may see. print() for a table.
+
+    squared_sum: mean |x + y|^2 over pairs.
+    predicted_error: mean over pairs of the relative variance of one kernel estimate by the paper's
+        Lemma 2 for M iid features; NaN for maps without a closed form.
+    effective_samples: (sum t)^2 / sum t^2, t the features' shares in a row's denominator; up to M'.
+    error: |out - exact| / |exact| over the sampled rows.
+    uniform_error: the same for plain averaging over the keys a row may see.
+    suggested_features: the M at which predicted_error is 0.01; NaN with it, may be inf.
+    """
+
+    squared_sum: Tensor
+    predicted_error: Tensor
+    effective_samples: Tensor
+    error: Tensor
+    uniform_error: Tensor
+    suggested_features: Tensor
+
+    @property
+    def verdict(self) -> str:
+        """One sentence: does every head beat plain averaging, and if not, what helps."""
+        text: str = torch.ops.performer.quality_verdict(
+            self.error, self.uniform_error, self.suggested_features
+        )
+        return text
+
+    def __str__(self) -> str:
+        names = ("head", "|x+y|^2", "predicted", "effective", "error", "averaging", "suggested M")
+        lines = ["  ".join(f"{name:>11}" for name in names)]
+        for head, values in enumerate(zip(*(field.tolist() for field in self), strict=True)):
+            lines.append("  ".join([f"{head:>11}", *(f"{value:>11.4g}" for value in values)]))
+        return "\n".join([*lines, self.verdict])
+
+
+def approximation_quality(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    W: Tensor | Projection | None = None,
+    *,
+    feature_map: str = "positive",
+    causal: bool = False,
+    scale: float | None = None,
+    eps: float | None = None,
+    key_mask: Tensor | None = None,
+    projection_k: Tensor | Projection | None = None,
+    bias_q: Tensor | None = None,
+    bias_k: Tensor | None = None,
+    key_bias: Tensor | None = None,
+    samples: int = 64,
+    seed: int = 0,
+) -> ApproximationQuality:
+    """How well the features serve these queries and keys, on `samples` query rows, in float64.
+
+    The target is softmax(scale q.k + key_bias), scale 1/sqrt(D) if None; with loglinear, key_bias
+    is part of the estimate instead. The same seed samples the same rows. Time O(samples L D + L M'
+    (D + Dv)), no L x L tensor, no gradients.
+
+    Example:
+        >>> print(performer.approximation_quality(q, k, v, W, causal=True).verdict)
+    """
+    if not isinstance(feature_map, str):
+        raise ValueError(
+            f"approximation_quality: feature_map must be the name of a map, got {feature_map!r}"
+        )
+    return ApproximationQuality(
+        *torch.ops.performer.approximation_quality(
+            q,
+            k,
+            v,
+            _dense(W),
+            feature_map,
+            causal,
+            scale,
+            eps,
+            key_mask,
+            _dense(projection_k),
+            bias_q,
+            bias_k,
+            key_bias,
+            samples,
+            seed,
+        )
+    )
+
+
+def oprf(W: Tensor | Projection, a: Tensor | float) -> tuple[Tensor, Tensor]:
+    """FAVOR++: W2 = sqrt(1 - 4a) W and the bias b = a |w|^2 for queries and keys.
+
+    W: [M, D] or [heads, M, D]; a < 1/8, best from fit_oprf: a number or [heads]. The kernel
+    estimate lacks the constant (1 - 4a)^(D/2), which cancels in renormalised attention.
+
+    Example:
+        >>> W2, b = performer.oprf(W, performer.fit_oprf(q, k))
+        >>> out = performer.favor_attention(q, k, v, W2, bias_q=b, bias_k=b)
+    """
+    value = a if isinstance(a, Tensor) else torch.tensor(float(a), dtype=torch.float64)
+    W2, b = torch.ops.performer.oprf(_dense(W), value)
+    return W2, b
+
+
+def fit_oprf(
+    q: Tensor, k: Tensor, scale: float | None = None, key_mask: Tensor | None = None
+) -> Tensor:
+    """The a of least variance for each head, float64 [H], from the mean |x + y|^2 of all pairs of
+    a query and a real key. A constant for gradients; scale None is 1/sqrt(D)."""
+    a: Tensor = torch.ops.performer.fit_oprf(q, k, scale, key_mask)
+    return a
+
+
+def _dense(W: Tensor | Projection | None) -> Tensor | None:
+    return W.dense() if isinstance(W, Projection) else W
+
+
+def _index(index: Index | None, x: Tensor) -> Tensor | None:
+    if index is None or isinstance(index, Tensor):
+        return index
+    if isinstance(index, slice):
+        return torch.arange(*index.indices(x.shape[2]), device=x.device)
+    return torch.tensor(list(index), dtype=torch.int64, device=x.device)

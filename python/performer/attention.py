@@ -1,0 +1,294 @@
+"""favor_attention, favor_step and features: FAVOR+ as functions of tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
+
+import torch
+from torch import Tensor
+
+from performer._composed import ElementwiseMap, apply_map, compose, salt
+from performer.diagnostics import note_composed
+from performer.projection import Projection
+from performer.state import FavorState
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+FeatureMap = str | ElementwiseMap
+
+
+class FavorOptions(TypedDict, total=False):
+    """The keyword arguments of favor_attention, for wrappers that pass them on."""
+
+    causal: bool
+    scale: float | None
+    eps: float | None
+    renormalize: bool
+    key_mask: Tensor | None
+    cu_seqlens_q: Tensor | None
+    cu_seqlens_k: Tensor | None
+    max_seqlen_q: int | None
+    max_seqlen_k: int | None
+    projection_k: Tensor | Projection | None
+    bias_q: Tensor | None
+    bias_k: Tensor | None
+    key_bias: Tensor | None
+    initial_state: FavorState | None
+
+
+@overload
+def favor_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    W: Tensor | Projection | None = None,
+    feature_map: FeatureMap = "positive",
+    *,
+    return_state: Literal[False] = False,
+    **options: Unpack[FavorOptions],
+) -> Tensor: ...
+
+
+@overload
+def favor_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    W: Tensor | Projection | None = None,
+    feature_map: FeatureMap = "positive",
+    *,
+    return_state: Literal[True],
+    **options: Unpack[FavorOptions],
+) -> tuple[Tensor, FavorState]: ...
+
+
+def favor_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    W: Tensor | Projection | None = None,
+    feature_map: FeatureMap = "positive",
+    *,
+    causal: bool = False,
+    scale: float | None = None,
+    eps: float | None = None,
+    renormalize: bool = True,
+    key_mask: Tensor | None = None,
+    cu_seqlens_q: Tensor | None = None,
+    cu_seqlens_k: Tensor | None = None,
+    max_seqlen_q: int | None = None,
+    max_seqlen_k: int | None = None,
+    projection_k: Tensor | Projection | None = None,
+    bias_q: Tensor | None = None,
+    bias_k: Tensor | None = None,
+    key_bias: Tensor | None = None,
+    initial_state: FavorState | None = None,
+    return_state: bool = False,
+) -> Tensor | tuple[Tensor, FavorState]:
+    """FAVOR+ attention: sum_j (phi(x_i) . phi(y_j)) v_j / sum_j phi(x_i) . phi(y_j).
+
+    x = sqrt(scale) q, y = sqrt(scale) k. Time O(L M' (D + Dv)), memory O(L (D + Dv) + M' Dv).
+
+    Args:
+        q: [B, H, Lq, D]; float64, float32, bfloat16 or float16, one dtype for q, k, v.
+        k: [B, Hkv, Lk, D]; query head h uses key head h // (H / Hkv).
+        v: [B, Hkv, Lk, Dv].
+        W: [M, D], or [heads, M, D] with heads 1, Hkv or H; float32 or float64, or a structured
+            Projection. None: f(x) instead of f(W x), generalised maps only.
+        feature_map: softmax maps positive, loglinear, hyperbolic, trigonometric; generalised maps
+            relu, exp, sigmoid, abs, gelu, cos, tanh, identity, square, elu1, sgn; or an
+            elementwise Python function f, whose features are computed by tensor operations.
+        causal: position i sees keys j <= i; needs Lq == Lk.
+        scale: None is 1/sqrt(D), for generalised maps 1.
+        eps: generalised maps only, phi = f(W x) + eps; None is 1e-3, for elu1 0.
+        renormalize: False returns the numerator, sum_j phi(x_i) . phi(y_j) v_j.
+        key_mask: bool [B, Lk], True is a real key.
+        cu_seqlens_q, cu_seqlens_k: int [N + 1], bounds of N packed sequences; then B is 1.
+        max_seqlen_q, max_seqlen_k: longest packed sequence, if known.
+        projection_k: the keys' own projection, shaped as W.
+        bias_q, bias_k: [M'] or [heads, M'], added to the log features; softmax maps but
+            trigonometric.
+        key_bias: [B, heads, Lk], added to the key's log feature; -inf removes the key.
+        initial_state: keys before the first one; refused if of another W, map or scale.
+        return_state: also return the state after the last key.
+
+    Returns:
+        [B, H, Lq, Dv] in q's dtype; with return_state also the FavorState, of N = B (or the
+        number of packed) sequences. A row without keys is 0.
+
+    Example:
+        >>> q, k, v = torch.randn(3, 2, 8, 1000, 64).unbind(0)
+        >>> W = performer.draw_projection(256, 64, heads=8)
+        >>> performer.favor_attention(q, k, v, W, causal=True).shape
+        torch.Size([2, 8, 1000, 64])
+    """
+    W, projection_k = _dense(W), _dense(projection_k)
+    options: dict[str, Any] = {
+        "causal": causal,
+        "renormalize": renormalize,
+        "key_mask": key_mask,
+        "cu_seqlens_q": cu_seqlens_q,
+        "cu_seqlens_k": cu_seqlens_k,
+        "max_seqlen_q": max_seqlen_q,
+        "max_seqlen_k": max_seqlen_k,
+        "bias_q": bias_q,
+        "bias_k": bias_k,
+        "key_bias": key_bias,
+    }
+    if isinstance(feature_map, str):
+        out, state = _call_operator(
+            (q, k, v),
+            initial_state,
+            None,
+            projection=W,
+            projection_k=projection_k,
+            feature_map=feature_map,
+            scale=scale,
+            eps=eps,
+            **options,
+        )
+        note_composed(False)
+    else:
+        out, state = _call_composed(
+            feature_map, (q, k, v), (W, projection_k), (scale, eps), initial_state, options
+        )
+        note_composed(True)
+    return (out, state) if return_state else out
+
+
+def favor_step(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    W: Tensor | Projection | None = None,
+    state: FavorState | None = None,
+    feature_map: FeatureMap = "positive",
+    *,
+    causal: bool = True,
+    scale: float | None = None,
+    eps: float | None = None,
+    renormalize: bool = True,
+    key_mask: Tensor | None = None,
+    projection_k: Tensor | Projection | None = None,
+    bias_q: Tensor | None = None,
+    bias_k: Tensor | None = None,
+    key_bias: Tensor | None = None,
+) -> tuple[Tensor, FavorState]:
+    """One more token of a causal sequence, at a cost of O(M' (D + Dv)) per head.
+
+    q: [B, H, 1, D], k: [B, Hkv, 1, D], v: [B, Hkv, 1, Dv]; state: what the tokens before left, None
+    for the first. The other arguments are those of favor_attention and must stay the same through
+    a sequence. Returns [B, H, 1, Dv] and the next state; the given one is not written to.
+
+    Example:
+        >>> out, state = performer.favor_attention(q, k, v, W, causal=True, return_state=True)
+        >>> out, state = performer.favor_step(q_next, k_next, v_next, W, state)
+    """
+    if not causal:
+        raise ValueError("favor_step: a step is causal, got causal=False")
+    for name, tensor in (("q", q), ("k", k), ("v", v)):
+        if tensor.dim() != 4 or tensor.shape[2] != 1:
+            raise ValueError(
+                f"favor_step: {name} must be [batch, heads, 1, dim], got {list(tensor.shape)}"
+            )
+    return favor_attention(
+        q,
+        k,
+        v,
+        W,
+        feature_map,
+        causal=True,
+        scale=scale,
+        eps=eps,
+        renormalize=renormalize,
+        key_mask=key_mask,
+        projection_k=projection_k,
+        bias_q=bias_q,
+        bias_k=bias_k,
+        key_bias=key_bias,
+        initial_state=state,
+        return_state=True,
+    )
+
+
+def features(
+    x: Tensor,
+    W: Tensor | Projection | None = None,
+    feature_map: FeatureMap = "positive",
+    bias: Tensor | None = None,
+    *,
+    eps: float | None = None,
+) -> Tensor:
+    """The paper's phi(x), unstabilised and with x as given (no scale), for checking.
+
+    x: [..., D]; W: [M, D], or None for a generalised f(x); bias: [M'], softmax maps but
+    trigonometric. Returns [..., M'], M' = M (positive, loglinear, generalised) or 2M (hyperbolic,
+    trigonometric). Differentiable.
+
+    Example:
+        >>> phi = performer.features(torch.randn(10, 64), performer.draw_projection(256, 64))
+        >>> phi.shape
+        torch.Size([10, 256])
+    """
+    W = _dense(W)
+    if isinstance(feature_map, str):
+        phi: Tensor = torch.ops.performer.features(x, W, feature_map, bias, eps)
+        return phi
+    if bias is not None:
+        raise ValueError("features: bias belongs to the softmax maps, got feature_map=<callable>")
+    return apply_map(feature_map, x if W is None else x @ W.to(x.dtype).mT, eps)
+
+
+def _dense(W: Tensor | Projection | None) -> Tensor | None:
+    return W.dense() if isinstance(W, Projection) else W
+
+
+def _call_composed(
+    f: ElementwiseMap,
+    qkv: tuple[Tensor, Tensor, Tensor],
+    projections: tuple[Tensor | None, Tensor | None],
+    scale_and_eps: tuple[float | None, float | None],
+    state: FavorState | None,
+    options: dict[str, Any],
+) -> tuple[Tensor, FavorState]:
+    """The identity map over features that `f` made."""
+    if not callable(f):
+        raise TypeError(f"favor_attention: feature_map must be a name or a function, got {f!r}")
+    mixed = compose(f, qkv, projections, scale_and_eps, options["key_mask"])
+    with torch.autocast(mixed.v.device.type, enabled=False):  # the features are not to be rounded
+        out, next_state = _call_operator(
+            (mixed.phi_q, mixed.phi_k, mixed.v),
+            state,
+            salt(f, projections, scale_and_eps),
+            projection=None,
+            projection_k=None,
+            feature_map="identity",
+            scale=1.0,
+            eps=0.0,
+            **options,
+        )
+    return out.to(mixed.dtype), next_state
+
+
+def _call_operator(
+    qkv: tuple[Tensor, Tensor, Tensor],
+    state: FavorState | None,
+    mark: Tensor | None,
+    **options: Any,
+) -> tuple[Tensor, FavorState]:
+    """`mark` is mixed into the fingerprints, so that the operator's own check compares it too."""
+    fingerprint = None if state is None else state.fingerprint
+    if mark is not None and fingerprint is not None:
+        fingerprint = fingerprint ^ mark
+    out, _, _, kv, normalizer, log2_scale, fingerprint_out = torch.ops.performer.favor_attention(
+        *qkv,
+        **options,
+        state_kv=None if state is None else state.kv,
+        state_normalizer=None if state is None else state.normalizer,
+        state_log2_scale=None if state is None else state.log2_scale,
+        state_fingerprint=fingerprint,
+    )
+    if mark is not None:
+        fingerprint_out = fingerprint_out ^ mark
+    return out, FavorState(kv, normalizer, log2_scale, fingerprint_out)

@@ -1,0 +1,106 @@
+"""The streaming state of FAVOR+ attention: what the keys seen so far leave behind."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+
+class FavorState(NamedTuple):
+    """Plain tensors, O(M' Dv) numbers per sequence and head, whatever the length read so far:
+
+        kv * 2^log2_scale = sum_j phi(k_j) v_j^T,    normalizer * 2^log2_scale = sum_j phi(k_j).
+
+    A tuple, so torch.compile, torch.export and autograd see through it. Steps return new states
+    and never write to old ones: keeping a state is a fork.
+
+    Example:
+        >>> _, state = performer.favor_attention(q, k, v, W, causal=True, return_state=True)
+        >>> torch.save(state.tensors(), "state.pt")
+        >>> state = performer.FavorState(**torch.load("state.pt", weights_only=True))
+        >>> beams = state.reorder(torch.tensor([2, 0, 0]))
+    """
+
+    kv: Tensor  # [N, Hs, M', Dv] float32 or float64
+    normalizer: Tensor  # [N, Hs, M']
+    log2_scale: Tensor  # [N, Hs, M'] int32
+    fingerprint: Tensor | None = None  # int64 [1] on the CPU: W, map and scale; None: not checked
+
+    def reorder(self, index: Tensor) -> "FavorState":
+        """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""
+        return FavorState(
+            self.kv.index_select(0, index),
+            self.normalizer.index_select(0, index),
+            self.log2_scale.index_select(0, index),
+            self.fingerprint,
+        )
+
+    def to(self, device: torch.device | str) -> "FavorState":
+        """The state on `device`; the fingerprint stays on the CPU."""
+        return FavorState(
+            self.kv.to(device),
+            self.normalizer.to(device),
+            self.log2_scale.to(device),
+            self.fingerprint,
+        )
+
+    @property
+    def nbytes(self) -> int:
+        return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
+
+    def tensors(self) -> dict[str, Tensor]:
+        """For torch.save or safetensors; `FavorState(**tensors)` is the way back."""
+        return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
+
+    @staticmethod
+    def concatenate(states: "Sequence[FavorState]") -> "FavorState":
+        """One batch out of the sequences of several states of the same W, map and scale."""
+        if not states:
+            raise ValueError("FavorState.concatenate: states must not be empty")
+        for state in states[1:]:
+            check_same_features("FavorState.concatenate", states[0], state)
+        return FavorState(
+            torch.cat([state.kv for state in states]),
+            torch.cat([state.normalizer for state in states]),
+            torch.cat([state.log2_scale for state in states]),
+            states[0].fingerprint,
+        )
+
+
+def check_same_features(op: str, first: FavorState, second: FavorState) -> None:
+    """Sums of different features must not be added; a missing fingerprint is not checked."""
+    if first.fingerprint is None or second.fingerprint is None:
+        return
+    message = f"{op}: the states must come from the same projection, map and scale"
+    same = (first.fingerprint == second.fingerprint).all()
+    if torch.compiler.is_compiling():
+        torch._assert_async(same, message)
+    elif not same.is_meta and not bool(same):
+        first_value, second_value = first.fingerprint.item(), second.fingerprint.item()
+        raise ValueError(f"{message}, got fingerprints {first_value} and {second_value}")
+
+
+def merge_states(earlier: FavorState, later: FavorState) -> FavorState:
+    """The state after the keys of `earlier` and then those of `later`.
+
+    Both [N, Hs, M', ...] and of the same W, map and scale. Differentiable in kv and normalizer;
+    associative to rounding, with the empty state as its identity: chunks of one sequence may be
+    read apart, in parallel, and merged in any grouping.
+
+    Example:
+        >>> _, first = performer.favor_attention(q1, k1, v1, W, return_state=True)
+        >>> _, second = performer.favor_attention(q2, k2, v2, W, return_state=True)
+        >>> both = performer.merge_states(first, second)
+    """
+    check_same_features("merge_states", earlier, later)
+    kv, normalizer, log2_scale = torch.ops.performer.merge_states(
+        earlier.kv,
+        earlier.normalizer,
+        earlier.log2_scale,
+        later.kv,
+        later.normalizer,
+        later.log2_scale,
+    )
+    fingerprint = later.fingerprint if earlier.fingerprint is None else earlier.fingerprint
+    return FavorState(kv, normalizer, log2_scale, fingerprint)

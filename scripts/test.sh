@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# All that CI runs, step by step. Each step writes build/logs/<step>.log; the last line counts tests.
+set -uo pipefail
+cd "$(dirname "$0")/.."
+
+logs=build/logs
+reports=build/reports
+jobs=$(nproc)
+failed=()
+started=$SECONDS
+
+# Shows that a long step is alive: the last line of its log, in place on a terminal, else now and then.
+watch_step() {
+  local pid=$1 log=$2 ticks=0
+  while kill -0 "$pid" 2>/dev/null; do
+    if [[ -t 1 ]]; then
+      printf '\r\033[K  %s' "$(tail -n 1 "$log" | cut -c -90)"
+    elif ((++ticks % 30 == 0)); then
+      printf '  … %4d s  %s\n' "$ticks" "$(tail -n 1 "$log" | cut -c -90)"
+    fi
+    sleep 1
+  done
+  [[ -t 1 ]] && printf '\r\033[K'
+}
+
+# step NAME COMMAND...: runs it, says how it went and how long it took.
+step() {
+  local name=$1 log=$logs/$1.log begin=$SECONDS status=0
+  shift
+  [[ -t 1 ]] || printf '%s …\n' "$name"
+  "$@" >"$log" 2>&1 &
+  local pid=$!
+  watch_step "$pid" "$log"
+  wait "$pid" || status=$?
+  if ((status == 0)); then
+    printf '%-18s ok      %4d s\n' "$name" $((SECONDS - begin))
+  else
+    printf '%-18s FAILED  %4d s, the end of %s:\n' "$name" $((SECONDS - begin)) "$log"
+    tail -n 40 "$log" | sed 's/^/  | /'
+    failed+=("$name")
+  fi
+  return "$status"
+}
+
+# What follows cannot run without this step.
+need() { step "$@" || finish; }
+
+finish() {
+  local name
+  for name in "${failed[@]}"; do echo "failed step: $name, see $logs/$name.log"; done
+  echo "took $((SECONDS - started)) s"
+  python3 scripts/count_tests.py "$reports" "${failed[@]}"
+  exit $((${#failed[@]} > 0))
+}
+
+build_preset() {
+  local folder=$1 preset=$2
+  [[ $folder/build.ninja -nt CMakePresets.json ]] || cmake --preset "$preset" || return
+  cmake --build --preset "$preset" --parallel "$jobs"
+}
+
+# One CTest entry is one program; its report names every test inside.
+run_ctest() {
+  local preset=$1
+  shift
+  GTEST_OUTPUT="xml:$PWD/$reports/$preset/" ctest --preset "$preset" --no-tests=error "$@"
+}
+
+run_pytest() {
+  local name=$1
+  .venv/bin/python -m pytest "tests/$name" --junitxml="$reports/$name.xml"
+}
+
+run_sanitized() {
+  # Two programs at a time, each with two threads: idle threads must not spin.
+  export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
+  run_ctest sanitize --parallel "$jobs"
+}
+
+mkdir -p "$logs"
+rm -rf "$reports"
+mkdir -p "$reports"
+
+need setup scripts/setup.sh
+step lint scripts/lint.sh check
+need build build_preset build release
+step tests-cpp run_ctest release
+step tests-python run_pytest python
+step tests-install run_pytest install
+step tidy .venv/bin/python scripts/tidy.py build
+step build-sanitize build_preset build-sanitize sanitize &&
+  step tests-sanitize run_sanitized
+finish

@@ -1,0 +1,74 @@
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <iomanip>
+#include <sstream>
+#include <vector>
+
+#include "performer/ops/quality.h"
+
+namespace performer {
+namespace {
+
+constexpr double kRounding = 1e-6;       // equal errors are not worse
+constexpr double kMostFeatures = 16384;  // more are no advice
+
+std::vector<double> to_vector(const Tensor& t) {
+  const Tensor values = t.to(at::kCPU, at::kDouble).contiguous();
+  return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
+}
+
+struct Heads {
+  std::vector<double> error, uniform, suggested;
+
+  double gain(std::size_t head) const { return error[head] - uniform[head]; }
+  bool is_worse(std::size_t head) const { return !(gain(head) <= kRounding); }
+  std::string errors(std::size_t head) const {
+    std::ostringstream text;
+    text << "error " << std::setprecision(3) << error[head] << ", averaging " << uniform[head];
+    return text.str();
+  }
+};
+
+std::string advice(double suggested) {
+  std::ostringstream text;
+  if (suggested <= kMostFeatures) {
+    text << "use more features (about " << suggested << "), redraw, or calibrate";
+  } else if (std::isnan(suggested)) {
+    text << "use more features, redraw, or calibrate";
+  } else {
+    text << "the norms are too large for any practical number of features; calibrate";
+  }
+  return text.str();
+}
+
+}  // namespace
+
+std::string verdict(const ApproximationQuality& quality) {
+  const Heads heads{to_vector(quality.error), to_vector(quality.uniform_error),
+                    to_vector(quality.suggested_features)};
+  std::vector<std::size_t> worse;
+  std::size_t worst = 0;
+  for (std::size_t head = 0; head < heads.error.size(); ++head) {
+    if (heads.is_worse(head)) worse.push_back(head);
+    if (!(heads.gain(head) <= heads.gain(worst))) worst = head;
+  }
+  std::ostringstream text;
+  if (worse.empty()) {
+    text << (heads.error.size() == 1 ? "head 0 is" : "all heads are")
+         << " better than plain averaging (closest: head " << worst << ", " << heads.errors(worst)
+         << ")";
+  } else if (worse.size() == 1) {
+    text << "head " << worst << ": worse than plain averaging (" << heads.errors(worst)
+         << "): " << advice(heads.suggested[worst]);
+  } else {
+    text << worse.size() << " of " << heads.error.size()
+         << " heads: worse than plain averaging (heads";
+    for (const std::size_t head : worse) text << (head == worse[0] ? " " : ", ") << head;
+    text << "; worst: head " << worst << ", " << heads.errors(worst)
+         << "): " << advice(heads.suggested[worst]);
+  }
+  return text.str();
+}
+
+}  // namespace performer

@@ -1,0 +1,258 @@
+#include "performer/ops/projection.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "performer/ops/projection_blocks.h"
+
+namespace performer {
+namespace {
+
+constexpr ProjectionKind kAllKinds[] = {ProjectionKind::kIid, ProjectionKind::kOrthogonal,
+                                        ProjectionKind::kSimplex, ProjectionKind::kHadamard,
+                                        ProjectionKind::kGivens};
+constexpr ProjectionNorm kBothNorms[] = {ProjectionNorm::kChi, ProjectionNorm::kSqrtD};
+
+ProjectionOptions make(ProjectionKind kind, ProjectionNorm norm = ProjectionNorm::kChi,
+                       std::optional<std::int64_t> heads = {}) {
+  ProjectionOptions options;
+  options.kind = kind;
+  options.norm = norm;
+  options.heads = heads;
+  return options;
+}
+
+// FNV-1a, 64 bits, over the bytes of numbers, lowest byte first.
+template <class Bits, class T>
+std::uint64_t hash_bits(const T* data, std::int64_t count) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto bits = std::bit_cast<Bits>(data[i]);
+    for (std::size_t byte = 0; byte < sizeof bits; ++byte) {
+      hash = (hash ^ (bits >> 8 * byte & 0xff)) * 0x100000001b3;
+    }
+  }
+  return hash;
+}
+
+struct Golden {
+  const char *kind, *norm;
+  std::uint64_t square, wide, tall;  // hashes at (M, D) = (16, 16), (5, 7), (70, 31)
+};
+
+constexpr Golden kGolden[] = {
+    // clang-format off
+    {"iid", "chi", 0xf74c368c8c1d22f6, 0x109909bc85468919, 0x6964036c06eaa77e},
+    {"iid", "sqrt_d", 0x56fbe4fa849a7bcb, 0x098a523fa4fc1c03, 0x3ef94dd60ce6e0f4},
+    {"orthogonal", "chi", 0x6d870cdf85340b4f, 0xdaceeee1f96d7cc4, 0x9daf495e0525413d},
+    {"orthogonal", "sqrt_d", 0x6ddb15e445853928, 0xdc8dfd2c2bd4bd10, 0xa1ba8b1a1aa2101c},
+    {"simplex", "chi", 0x096db2e0d90b6f39, 0xe628fd189640ebcb, 0xb602e649c574961c},
+    {"simplex", "sqrt_d", 0x348270a5f82423fe, 0x9995ec89be461ace, 0x32437b0d6cd2b981},
+    {"hadamard", "chi", 0xc34de008770042fb, 0x082974d415ade631, 0xa79c651a308408b2},
+    {"hadamard", "sqrt_d", 0x0fadde4898f0d485, 0x4e0a5afba3336574, 0xfa12d8dece1a89e8},
+    {"givens", "chi", 0xa9418a8a8319a931, 0x6fb5d3c964f54ac2, 0x20d38b20e02b8510},
+    {"givens", "sqrt_d", 0x0291919b9910eafe, 0x335c107644f973f6, 0xb4cdcc022d4d7b2b},
+    // clang-format on
+};
+
+std::uint64_t golden_hash(const Golden& golden, std::int64_t num_features, std::int64_t dim) {
+  auto options = make(parse_projection_kind(golden.kind), parse_projection_norm(golden.norm), 2);
+  options.seed = -81985529216486896;  // uses all 64 bits
+  options.layer = 3;
+  options.draw = 1'000'000'007;
+  const Tensor w = draw_projection(num_features, dim, options);
+  return hash_bits<std::uint32_t>(w.const_data_ptr<float>(), w.numel());
+}
+
+TEST(DrawProjection, GivesTheSameBitsOnEveryMachine) {
+  for (const Golden& golden : kGolden) {
+    const std::uint64_t square = golden_hash(golden, 16, 16), wide = golden_hash(golden, 5, 7),
+                        tall = golden_hash(golden, 70, 31);
+    EXPECT_TRUE(square == golden.square && wide == golden.wide && tall == golden.tall)
+        << std::hex << "{\"" << golden.kind << "\", \"" << golden.norm << "\", 0x" << square
+        << ", 0x" << wide << ", 0x" << tall << "},";
+  }
+}
+
+TEST(DrawBlock, GivesTheSameBitsOnEveryMachineBeforeRounding) {
+  // In float64 every rounding shows: a fused multiply-add or a reordered sum changes these hashes.
+  const auto hash = [](ProjectionKind kind) {
+    std::vector<double> rows(31 * 31);
+    draw_block({7, 1, 2, 3}, make(kind), {0, 31, 31}, rows.data());
+    return hash_bits<std::uint64_t>(rows.data(), 31 * 31);
+  };
+  EXPECT_EQ(hash(ProjectionKind::kIid), 0xb16c912b0461c199);
+  EXPECT_EQ(hash(ProjectionKind::kOrthogonal), 0x5be13ef76e05c1da);
+  EXPECT_EQ(hash(ProjectionKind::kSimplex), 0xbb47f3640bd2606a);
+}
+
+TEST(DrawProjection, GivesTheSameBitsForEveryThreadCount) {
+  const int threads = at::get_num_threads();
+  for (const auto kind : kAllKinds) {
+    at::set_num_threads(1);
+    const Tensor one = draw_projection(70, 31, make(kind, ProjectionNorm::kSqrtD, 3));
+    at::set_num_threads(2);
+    const Tensor two = draw_projection(70, 31, make(kind, ProjectionNorm::kSqrtD, 3));
+    EXPECT_TRUE(at::equal(one, two)) << to_string(kind);
+  }
+  at::set_num_threads(threads);
+}
+
+TEST(DrawProjection, DiffersBetweenSeedsLayersHeadsAndDraws) {
+  for (const auto kind : kAllKinds) {
+    const auto options = make(kind, ProjectionNorm::kChi, 2);
+    auto seed = options, layer = options, draw = options;
+    seed.seed = 1;
+    layer.layer = 1;
+    draw.draw = 1;
+    const Tensor base = draw_projection(8, 8, options);
+    EXPECT_FALSE(at::equal(base[0], base[1])) << "heads, " << to_string(kind);
+    for (const auto& other : {seed, layer, draw}) {
+      EXPECT_FALSE(at::equal(base[0], draw_projection(8, 8, other)[0])) << to_string(kind);
+    }
+    EXPECT_FALSE(at::equal(draw_projection(8, 8, layer), draw_projection(8, 8, draw)));
+  }
+}
+
+TEST(DrawProjection, WithoutHeadsIsHeadZeroAndFewerRowsAreTheLeadingOnes) {
+  for (const auto kind : kAllKinds) {
+    for (const auto norm : kBothNorms) {
+      const Tensor many = draw_projection(45, 13, make(kind, norm, 3));  // [3, 45, 13]
+      EXPECT_EQ(many.sizes(), (at::IntArrayRef{3, 45, 13}));
+      EXPECT_EQ(many.scalar_type(), at::kFloat);
+      EXPECT_TRUE(at::equal(draw_projection(45, 13, make(kind, norm)), many[0]));
+      for (const std::int64_t rows : {1, 12, 13, 14, 30}) {
+        EXPECT_TRUE(
+            at::equal(draw_projection(rows, 13, make(kind, norm)), many[0].narrow(0, 0, rows)))
+            << to_string(kind) << ", " << rows << " rows";
+      }
+    }
+  }
+}
+
+// Cosines between the rows of each block: [blocks, d, d].
+Tensor block_cosines(const Tensor& w, std::int64_t d) {
+  const Tensor rows = w.to(at::kDouble).view({-1, d, w.size(-1)});
+  const Tensor unit = rows / rows.norm(2, -1, true);
+  return unit.matmul(unit.transpose(-1, -2));
+}
+
+TEST(DrawProjection, RowsOfABlockAreOrthogonalOrCornersOfASimplex) {
+  const double tolerance = 1e-6;  // a few float32 roundings of unit rows
+  for (const std::int64_t d : {1, 2, 16, 64}) {
+    const Tensor identity = at::eye(d, at::kDouble);
+    for (const auto kind :
+         {ProjectionKind::kOrthogonal, ProjectionKind::kHadamard, ProjectionKind::kGivens}) {
+      const Tensor cosines = block_cosines(draw_projection(3 * d, d, make(kind)), d);
+      EXPECT_LT((cosines - identity).abs().max().item<double>(), tolerance) << to_string(kind);
+    }
+    const Tensor corners =
+        d == 1 ? identity : identity - (1 - identity) / static_cast<double>(d - 1);
+    const auto simplex = make(ProjectionKind::kSimplex);
+    EXPECT_LT(
+        (block_cosines(draw_projection(3 * d, d, simplex), d) - corners).abs().max().item<double>(),
+        tolerance);
+  }
+}
+
+TEST(DrawProjection, SqrtDNormsAreSqrtD) {
+  for (const auto kind : kAllKinds) {
+    for (const std::int64_t d : {1, 2, 3, 5, 16, 31}) {
+      const Tensor w = draw_projection(33, d, make(kind, ProjectionNorm::kSqrtD, 50));
+      const Tensor norms = w.to(at::kDouble).norm(2, -1) / std::sqrt(static_cast<double>(d));
+      EXPECT_LT((norms - 1).abs().max().item<double>(), 3e-7) << to_string(kind) << ", d " << d;
+    }
+  }
+}
+
+TEST(DrawProjection, ChiNormsHaveTheMomentsOfChiAndAreIndependent) {
+  constexpr std::int64_t kD = 16, kDraws = 2000;
+  for (const auto kind : kAllKinds) {
+    const Tensor w = draw_projection(kD, kD, make(kind, ProjectionNorm::kChi, kDraws));
+    const Tensor squares = w.to(at::kDouble).square().sum(-1);  // [draws, D], chi^2: mean D, var 2D
+    const Tensor centred = squares - kD;
+    const double n = kD * kDraws;
+    EXPECT_LT(std::abs(centred.mean().item<double>()) * std::sqrt(n / (2.0 * kD)), 4.0);
+    // Fourth central moment of chi^2_D: 12 D (D + 4).
+    const double fourth = 12.0 * kD * (kD + 4.0) - 4.0 * kD * kD;
+    EXPECT_LT(std::abs(centred.square().mean().item<double>() - 2.0 * kD) * std::sqrt(n / fourth),
+              4.0)
+        << to_string(kind);
+    const double covariance = (centred.select(1, 0) * centred.select(1, 1)).mean().item<double>();
+    EXPECT_LT(std::abs(covariance) * std::sqrt(static_cast<double>(kDraws)) / (2.0 * kD), 4.0);
+  }
+}
+
+// Mean of (rows . ones)/sqrt(d) over draws, in standard errors, the worst row of the block.
+double worst_mean_along_ones(const Tensor& directions) {
+  const Tensor along = directions.to(at::kDouble).sum(-1);  // [draws, rows]
+  const Tensor error = along.std(0) / std::sqrt(static_cast<double>(along.size(0)));
+  return (along.mean(0) / error).abs().max().item<double>();
+}
+
+TEST(DrawProjection, DirectionsHaveNoMeanAlongOnesWhereAnUnfixedQrHas) {
+  constexpr std::int64_t kD = 8, kDraws = 8000;
+  for (const auto kind : kAllKinds) {
+    const Tensor w = draw_projection(kD, kD, make(kind, ProjectionNorm::kSqrtD, kDraws));
+    EXPECT_LT(worst_mean_along_ones(w), 4.0) << to_string(kind);
+  }
+  const Tensor gaussian =
+      draw_projection(kD, kD, make(ProjectionKind::kIid, ProjectionNorm::kChi, kDraws));
+  const Tensor unfixed = std::get<0>(at::linalg_qr(gaussian.to(at::kDouble).transpose(-1, -2)));
+  EXPECT_GT(worst_mean_along_ones(unfixed.transpose(-1, -2)), 20.0);
+}
+
+TEST(Orthonormalize, IsTheQrDecompositionWithPositiveDiagonal) {
+  for (const auto& [rows, dim] : {std::pair<int, int>{1, 1}, {1, 5}, {3, 5}, {31, 31}, {64, 64}}) {
+    const Tensor g = draw_projection(rows, dim, make(ProjectionKind::kIid)).to(at::kDouble);
+    const Tensor q = g.clone();  // rows of storage are columns of the decomposed matrix
+    orthonormalize(q.mutable_data_ptr<double>(), rows, dim);
+    const Tensor r = q.matmul(g.t());  // [rows, rows]
+    EXPECT_LT((q.matmul(q.t()) - at::eye(rows, at::kDouble)).abs().max().item<double>(), 1e-13);
+    EXPECT_LT(r.tril(-1).abs().max().item<double>(), 1e-12);
+    EXPECT_GT(r.diagonal().min().item<double>(), 0.0);
+    EXPECT_LT((r.t().matmul(q) - g).abs().max().item<double>(), 1e-12);
+  }
+}
+
+std::string message_of(std::int64_t num_features, std::int64_t dim, ProjectionOptions options) {
+  try {
+    draw_projection(num_features, dim, options);
+  } catch (const c10::Error& error) {
+    return error.what_without_backtrace();
+  }
+  return "no error";
+}
+
+TEST(DrawProjection, NamesTheBadArgumentAndItsValue) {
+  ProjectionOptions heads, layer, draw, late;
+  heads.heads = 0;
+  layer.layer = -1;
+  draw.draw = -2;
+  late.draw = std::int64_t{1} << 32;
+  const auto starts = [](const std::string& text, const std::string& start) {
+    EXPECT_EQ(text.substr(0, start.size()), start);
+  };
+  starts(message_of(0, 4, {}), "draw_projection: num_features must be positive, got 0");
+  starts(message_of(4, -3, {}), "draw_projection: dim must be positive, got -3");
+  starts(message_of(4, 4, heads), "draw_projection: heads must be positive, got 0");
+  starts(message_of(4, 4, layer), "draw_projection: layer must be in 0 ... 4294967295, got -1");
+  starts(message_of(4, 4, draw), "draw_projection: draw must be in 0 ... 4294967295, got -2");
+  starts(message_of(4, 4, late),
+         "draw_projection: draw must be in 0 ... 4294967295, got 4294967296");
+  starts(message_of(4, 1 << 20, {}), "draw_projection: dim must be at most 16384, got 1048576");
+  starts(message_of(INT64_MAX, 64, {}),
+         "draw_projection: heads * num_features * dim must be at most 2^32, got 1 * "
+         "9223372036854775807 * 64");
+  EXPECT_THROW(parse_projection_kind("orthonormal"), c10::Error);
+  EXPECT_THROW(parse_projection_norm("l2"), c10::Error);
+}
+
+}  // namespace
+}  // namespace performer

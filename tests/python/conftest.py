@@ -1,0 +1,15 @@
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def fixed_seed():
+    torch.manual_seed(0)
+
+
+@pytest.fixture
+def fresh_dynamo():
+    """Compiled code of another test must not serve this one, nor its recompilations count."""
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
