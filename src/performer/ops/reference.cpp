@@ -69,6 +69,8 @@ Tensor elementwise(FeatureMap map, const Tensor& u) {
   }
 }
 
+bool is_exponential(FeatureMap map) { return map <= FeatureMap::kHyperbolic; }
+
 bool is_softmax(FeatureMap map) { return map <= FeatureMap::kTrigonometric; }
 
 /// log of phi's constant squared: 1/M or 1/(2M) for the paper's softmax estimators.
@@ -173,14 +175,20 @@ struct Weights {
   Tensor state;             // [B, H, R, M']
 };
 
-/// Float64: the exponents of both sides are added before exp.
-Weights exact_weights(const Features& x, const Keys& keys, const Tensor& shift) {
+/// Float64. Exponential maps: the exponents of both sides are added before exp. The others have one
+/// exponent per token, at most 0 after the shift.
+Weights exact_weights(const Features& x, const Keys& keys, const Tensor& shift, FeatureMap map) {
   const Features& y = keys.features;
-  const Tensor exponent = x.exponent.unsqueeze(3) + (y.exponent + y.token).unsqueeze(2);
-  const Tensor terms = x.value.unsqueeze(3) * y.value.unsqueeze(2) *
-                       (exponent - shift.unsqueeze(3)).exp();  // [B, H, R, Lk, M']
   const Tensor state = x.value * (x.exponent + keys.state_exponent - shift).exp();
-  return {terms.sum(-1), terms.detach().abs().sum(-1), state};
+  if (is_exponential(map)) {
+    const Tensor exponent = (x.exponent - shift).unsqueeze(3) + (y.exponent + y.token).unsqueeze(2);
+    const Tensor sum = exponent.exp().sum(-1);  // over [B, H, R, Lk, M']
+    return {sum, sum.detach(), state};
+  }
+  const Tensor factor = (y.token.transpose(-1, -2) - shift).exp();  // [B, H, R, Lk]
+  const Tensor y_value = y.value.transpose(-1, -2);
+  return {x.value.matmul(y_value) * factor,
+          x.value.detach().abs().matmul(y_value.detach().abs()) * factor.detach(), state};
 }
 
 /// A product of two stored matrices of features, each rounded to `dtype`. key_scale is the largest
@@ -204,7 +212,7 @@ Attention attend(const Features& x, const Keys& keys, const Evaluation& e, doubl
                                .amax(2, true);                            // [B,H,1,M']
   const Tensor shift = (x.exponent.detach() + key_scale).amax(-1, true);  // [B,H,R,1]
   const Weights w = e.unfused ? unfused_weights(x, keys, shift, key_scale, *e.unfused)
-                              : exact_weights(x, keys, shift);
+                              : exact_weights(x, keys, shift, e.options.feature_map);
   const Tensor num = w.keys.matmul(keys.v) + w.state.matmul(keys.state_kv);         // [B,H,R,Dv]
   const Tensor den = w.keys.sum(-1, true) + w.state.matmul(keys.state_normalizer);  // [B,H,R,1]
   const Tensor factor = (shift + x.token + log_constant).exp();
