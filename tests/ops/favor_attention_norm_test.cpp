@@ -40,18 +40,19 @@ TEST_P(AnyNorm, GradientsAreFinite) {
   }
 }
 
+const auto name_of_case = [](const auto& info) {
+  const auto [map, causality, magnitude] = info.param;
+  return std::string(to_string(map)) + (causality == Causality::kCausal ? "_causal_" : "_both_") +
+         std::to_string(static_cast<int>(magnitude));
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Magnitudes, AnyNorm,
     ::testing::Combine(::testing::Values(FeatureMap::kPositive, FeatureMap::kHyperbolic,
                                          FeatureMap::kLoglinear),
                        ::testing::Values(Causality::kBidirectional, Causality::kCausal),
                        ::testing::Values(1.0, 10.0, 100.0, 1000.0)),
-    [](const auto& info) {
-      const auto [map, causality, magnitude] = info.param;
-      return std::string(to_string(map)) +
-             (causality == Causality::kCausal ? "_causal_" : "_both_") +
-             std::to_string(static_cast<int>(magnitude));
-    });
+    name_of_case);
 
 TEST(OneScaleRecipe, WithAnEpsilonViolatesTheBoundThatFavorAttentionKeeps) {
   for (const double magnitude : {10.0, 100.0, 1000.0}) {

@@ -106,7 +106,7 @@ TEST(Reference, GradientsAgreeWithCentralDifferences) {
         const double below = loss();
         flat[e] = value;
         const double slope = grad[e].item<double>();
-        EXPECT_NEAR((above - below) / (2 * step), slope, 1e-6 * std::max(1.0, std::abs(slope)))
+        EXPECT_NEAR((above - below) / (2 * step), slope, 1e-5 * std::max(1.0, std::abs(slope)))
             << to_string(map) << " " << inputs[n].first << " " << e;
       }
     }
@@ -117,7 +117,7 @@ TEST(Reference, ApproachesExactAttentionWithManyFeatures) {
   OpCase c{.dtype = at::kDouble,
            .length = 20,
            .dim = 4,
-           .features = 20000,
+           .features = 4000,
            .mask = true,
            .magnitude = 0.5};
   for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
@@ -125,7 +125,7 @@ TEST(Reference, ApproachesExactAttentionWithManyFeatures) {
     c.batch = 1;
     const Inputs in = make_inputs(c);
     const Tensor exact = reference::exact_attention(in.q, in.k, in.v, in.options);
-    EXPECT_LE(rms_error(oracle(in).out, exact), 0.03 * rms(exact));
+    EXPECT_LE(rms_error(oracle(in).out, exact), 0.05 * rms(exact));
   }
 }
 
