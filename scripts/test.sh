@@ -61,20 +61,20 @@ build_preset() {
 
 # One CTest entry is one program; its report names every test inside.
 run_ctest() {
-  local preset=$1
-  shift
-  GTEST_OUTPUT="xml:$PWD/$reports/$preset/" ctest --preset "$preset" --no-tests=error "$@"
+  local step=$1 preset=$2
+  shift 2
+  GTEST_OUTPUT="xml:$PWD/$reports/$step/" ctest --preset "$preset" --no-tests=error "$@"
 }
 
 run_pytest() {
-  local name=$1
-  .venv/bin/python -m pytest "tests/$name" --junitxml="$reports/$name.xml"
+  local step=$1 folder=$2
+  .venv/bin/python -m pytest "$folder" --junitxml="$reports/$step.xml"
 }
 
 run_sanitized() {
   # Two programs at a time, each with two threads: idle threads must not spin.
   export OMP_NUM_THREADS=2 OMP_WAIT_POLICY=passive
-  run_ctest sanitize --parallel "$jobs"
+  run_ctest tests-sanitize sanitize --parallel "$jobs"
 }
 
 mkdir -p "$logs"
@@ -84,9 +84,9 @@ mkdir -p "$reports"
 need setup scripts/setup.sh
 step lint scripts/lint.sh check
 need build build_preset build release
-step tests-cpp run_ctest release
-step tests-python run_pytest python
-step tests-install run_pytest install
+step tests-cpp run_ctest tests-cpp release
+step tests-python run_pytest tests-python tests/python
+step tests-install run_pytest tests-install tests/install
 step tidy .venv/bin/python scripts/tidy.py build
 step build-sanitize build_preset build-sanitize sanitize &&
   step tests-sanitize run_sanitized

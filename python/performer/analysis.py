@@ -62,7 +62,7 @@ def attention_map(
     """
     W, projection_k = _dense(W), _dense(projection_k)
     if not isinstance(feature_map, str):
-        composed = compose(feature_map, (q, k, k), (W, projection_k), scale, eps, key_mask)
+        composed = compose(feature_map, (q, k, k), (W, projection_k), (scale, eps), key_mask)
         q, k, W, projection_k = composed.phi_q, composed.phi_k, None, None
         feature_map, scale, eps = "identity", 1.0, 0.0
     out: Tensor = torch.ops.performer.attention_map(

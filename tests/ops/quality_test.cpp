@@ -81,8 +81,8 @@ TEST(Quality, SquaredSumAndPredictionAreMeansOverThePairs) {
 
 TEST(Quality, PredictionIsTheMeasuredVarianceOfTheKernel) {
   at::manual_seed(15);
-  const Tensor q = at::randn({1, 1, 1, kDim}, kF64) * 0.5,
-               k = at::randn({1, 1, 1, kDim}, kF64) * 0.5;
+  const Tensor q = at::randn({1, 1, 1, kDim}, kF64) * 0.15,
+               k = at::randn({1, 1, 1, kDim}, kF64) * 0.15;
   const Tensor v = at::ones({1, 1, 1, 1}, kF64), W = at::randn({400'000, kDim}, kF64);
   for (const FeatureMap map :
        {FeatureMap::kPositive, FeatureMap::kHyperbolic, FeatureMap::kTrigonometric}) {
@@ -184,8 +184,8 @@ TEST(Verdict, SaysWhenAHeadIsWorseThanPlainAveraging) {
 }
 
 TEST(Verdict, SaysWhenEveryHeadIsBetter) {
-  const Inputs in = make_inputs(200, 0.7);
-  const Tensor W = at::randn({1000, kDim}, kF64);
+  const Inputs in = make_inputs(200, 0.5);
+  const Tensor W = at::randn({2000, kDim}, kF64);
   const auto good = approximation_quality(in.q, in.k, in.v, W, every_row());
   EXPECT_LT(good.error.max().item<double>(), 0.5 * good.uniform_error.min().item<double>());
   EXPECT_EQ(verdict(good).rfind("all heads are better than plain averaging", 0), 0)

@@ -122,10 +122,8 @@ def test_oprf_gradients_reach_the_projection_and_not_a():
 
 
 def test_maps_and_exact_attention_are_differentiable():
-    q, k, v, W = (t[:1, :, :5] for t in make_inputs())
-    W = W[0]
-    for t in (q, k, v):
-        t.requires_grad_(True)
+    *qkv, W = make_inputs(length=5)
+    q, k, v = (t[:1].requires_grad_(True) for t in qkv)
     mask = torch.tensor([[False, True, True, False, True]])
 
     def maps(q, k):

@@ -20,7 +20,7 @@ void check_index(const char* op, const char* name, const Tensor& index, std::int
   const bool integral = index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
   TORCH_CHECK(index.dim() == 1 && integral, op, ": ", name, " must be int64 or int32 [n], got ",
               index.scalar_type(), " ", index.sizes());
-  if (index.numel() == 0 || !has_values(index)) return;
+  if (!has_values(index) || index.numel() == 0) return;
   const auto low = index.min().item<std::int64_t>(), high = index.max().item<std::int64_t>();
   TORCH_CHECK(low >= 0 && high < length, op, ": ", name, " must be in [0, ", length, "), got ",
               low < 0 ? low : high);

@@ -17,7 +17,7 @@ constexpr const char* kOp = "exact_attention";
 // they would fall back to a matrix of Lq x Lk.
 bool is_fused(const Tensor& q, const Tensor& k, const Tensor& v, const ExactOptions& options) {
   return !options.key_mask.defined() && !options.key_bias.defined() && v.size(3) == q.size(3) &&
-         q.numel() > 0 && k.numel() > 0;
+         q.sym_numel() > 0 && k.sym_numel() > 0;
 }
 
 Tensor exact_attention_op(const Tensor& q, const Tensor& k, const Tensor& v, bool causal,

@@ -38,11 +38,20 @@ std::vector<std::int64_t> sample_rows(std::int64_t length, std::int64_t samples,
   return rows;
 }
 
+// By operators, so that tracers can follow.
+Tensor to_tensor(const std::vector<std::int64_t>& rows, const Tensor& like) {
+  std::vector<Tensor> parts;
+  for (const std::int64_t row : rows) {
+    parts.push_back(at::full({1}, row, like.options().dtype(at::kLong)));
+  }
+  return at::cat(parts);
+}
+
 void check_quality(const Tensor& q, const Tensor& k, const Tensor& v,
                    const QualityOptions& options) {
   check_heads(kOp, q, k, v);
   TORCH_CHECK(options.samples > 0, kOp, ": samples must be positive, got ", options.samples);
-  TORCH_CHECK(q.numel() > 0 && v.numel() > 0, kOp, ": q, k and v must not be empty, got ",
+  TORCH_CHECK(q.sym_numel() > 0 && v.sym_numel() > 0, kOp, ": q, k and v must not be empty, got ",
               q.sizes(), ", ", k.sizes(), ", ", v.sizes());
   TORCH_CHECK(!options.favor.cu_seqlens_q.defined() && !options.favor.cu_seqlens_k.defined(), kOp,
               ": packed sequences are not supported; pass them padded with key_mask");
@@ -138,7 +147,7 @@ ApproximationQuality approximation_quality(const Tensor& q, const Tensor& k, con
   const Tensor q64 = q.to(at::kDouble), k64 = k.to(at::kDouble), v64 = v.to(at::kDouble);
   const SoftmaxRows exact(kOp, q64, k64, target_of(options.favor));
   const std::vector<std::int64_t> sampled = sample_rows(q.size(2), options.samples, options.seed);
-  const Tensor rows = at::tensor(sampled, at::kLong).to(q.device());
+  const Tensor rows = to_tensor(sampled, q);
   const Tensor queries = q64.index_select(2, rows);  // [B, H, S, D]
   const RowEstimates estimates = estimate_rows(
       {queries, k64, v64, W.defined() ? W.to(at::kDouble) : W}, sampled, options.favor);
