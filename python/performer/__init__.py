@@ -5,7 +5,15 @@ from performer._library import load as _load
 # The modules below name operators that exist only once the library is loaded.
 __version__ = _load().version
 
-from performer.analysis import *  # noqa: E402, F403
+from performer.analysis import (  # noqa: E402
+    ApproximationQuality,
+    approximation_quality,
+    attention_map,
+    exact_attention,
+    exact_attention_map,
+    fit_oprf,
+    oprf,
+)
 from performer.attention import favor_attention, favor_step, features  # noqa: E402
 from performer.diagnostics import last_kernel  # noqa: E402
 from performer.module import FavorAttention  # noqa: E402
@@ -13,14 +21,22 @@ from performer.projection import Projection, draw_projection, draw_structured  #
 from performer.state import FavorState, merge_states  # noqa: E402
 
 __all__ = [
+    "ApproximationQuality",
     "FavorAttention",
     "FavorState",
     "Projection",
+    "__version__",
+    "approximation_quality",
+    "attention_map",
     "draw_projection",
     "draw_structured",
+    "exact_attention",
+    "exact_attention_map",
     "favor_attention",
     "favor_step",
     "features",
+    "fit_oprf",
     "last_kernel",
     "merge_states",
+    "oprf",
 ]

@@ -38,20 +38,25 @@ def compose(
     scale_and_eps: tuple[float | None, float | None],
     key_mask: Tensor | None,
 ) -> Composed:
-    """qkv and projections (W and the keys' own, if any) as favor_attention takes them."""
+    """qkv and projections (W and the keys' own, which must be None) as favor_attention's."""
+    if not callable(f):
+        raise TypeError(f"favor_attention: feature_map must be a name or a function, got {f!r}")
+    (W, projection_k), (scale, eps) = projections, scale_and_eps
+    if projection_k is not None:
+        raise ValueError(
+            "favor_attention: projection_k is for the maps positive, loglinear and hyperbolic, "
+            "got a Python feature_map"
+        )
     q, k, v = _cast_for_autocast(qkv)
     _check(q, k, v)
-    W, projection_k = projections
-    scale, eps = scale_and_eps
     if key_mask is not None and key_mask.shape == (k.shape[0], k.shape[2]):
         # A masked key that holds NaN must not reach f, whose slope would carry it to W.
         k = k.masked_fill(~key_mask[:, None, :, None], 0)
     dtype = torch.promote_types(q.dtype, torch.float32)
     root = math.sqrt(1.0 if scale is None else scale)
     with torch.autocast(q.device.type, enabled=False):
-        W_k = W if projection_k is None else projection_k
         x = _project(q.to(dtype) * root, W, dtype)
-        y = _project(k.to(dtype) * root, W_k, dtype)
+        y = _project(k.to(dtype) * root, W, dtype)
         phi_q, phi_k = apply_map(f, x, eps), apply_map(f, y, eps)
     v = v.to(dtype)
     if phi_k.shape[1] != v.shape[1]:
@@ -107,25 +112,22 @@ def _project(x: Tensor, W: Tensor | None, dtype: torch.dtype) -> Tensor:
 
 def salt(
     f: ElementwiseMap,
-    projections: tuple[Tensor | None, Tensor | None],
-    scale_and_eps: tuple[float | None, float | None],
+    W: Tensor | None,
+    scale: float | None,
+    eps: float | None,
 ) -> Tensor:
     """int64 [1]. The operator sees features only; this tells states of other W, f, scale or eps
     apart. Functions are known by their names: two lambdas of one scope look the same."""
-    scale, eps = scale_and_eps
     code = 0
-    for character in f"{getattr(f, '__qualname__', type(f).__qualname__)} {scale} {eps}":
+    for character in f"{getattr(f, '__name__', type(f).__name__)} {scale} {eps}":
         code = (code * 31 + ord(character)) % (1 << 61)
-    total = torch.tensor([code], dtype=torch.int64)
-    for projection in projections:
-        if projection is not None:
-            total = total * 31 + _fingerprint(projection)
-    return total
+    mark = torch.tensor([code], dtype=torch.int64)
+    return mark if W is None else mark ^ _fingerprint(W)
 
 
-def _fingerprint(projection: Tensor) -> Tensor:
+def _fingerprint(W: Tensor) -> Tensor:
     """The operator's fingerprint of an attention over no keys with this projection."""
-    rows = projection.detach().reshape(-1, projection.shape[-1])
+    rows = W.detach().reshape(-1, W.shape[-1])
     nothing = rows.new_empty(1, 1, 0, rows.shape[-1])
     fingerprint: Tensor = torch.ops.performer.favor_attention(
         nothing, nothing, nothing, rows, "loglinear", False, 1.0, None, True, *(None,) * 13

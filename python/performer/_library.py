@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -64,5 +65,6 @@ def load() -> Build:
     library = find_library()
     build = read_build(library)
     check_torch(build.torch, str(torch.__version__))
-    torch.ops.load_library(str(library))  # type: ignore[no-untyped-call]
+    load_library: Callable[[str], None] = torch.ops.load_library
+    load_library(str(library))
     return build

@@ -151,7 +151,7 @@ def favor_attention(
         note_composed(False)
     else:
         out, state = _call_composed(
-            feature_map, (q, k, v), (W, projection_k), (scale, eps), initial_state, options
+            feature_map, (q, k, v), (W, projection_k), initial_state, scale, eps, options
         )
         note_composed(True)
     return (out, state) if return_state else out
@@ -248,19 +248,18 @@ def _call_composed(
     f: ElementwiseMap,
     qkv: tuple[Tensor, Tensor, Tensor],
     projections: tuple[Tensor | None, Tensor | None],
-    scale_and_eps: tuple[float | None, float | None],
     state: FavorState | None,
+    scale: float | None,
+    eps: float | None,
     options: dict[str, Any],
 ) -> tuple[Tensor, FavorState]:
     """The identity map over features that `f` made."""
-    if not callable(f):
-        raise TypeError(f"favor_attention: feature_map must be a name or a function, got {f!r}")
-    mixed = compose(f, qkv, projections, scale_and_eps, options["key_mask"])
+    mixed = compose(f, qkv, projections, (scale, eps), options["key_mask"])
     with torch.autocast(mixed.v.device.type, enabled=False):  # the features are not to be rounded
         out, next_state = _call_operator(
             (mixed.phi_q, mixed.phi_k, mixed.v),
             state,
-            salt(f, projections, scale_and_eps),
+            salt(f, projections[0], scale, eps),
             projection=None,
             projection_k=None,
             feature_map="identity",

@@ -231,7 +231,8 @@ class FavorAttention(nn.Module):
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FavorAttention:
         before = self.projection
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        apply: Callable[..., nn.Module] = super()._apply
+        apply(fn, recurse)
         after = self.projection
         if before is not None and after is not None and after.dtype.itemsize < 4:
             self.projection = before.to(after.device)

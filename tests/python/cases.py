@@ -26,7 +26,12 @@ def inputs(feature_map, *, B=1, H=2, Hkv=1, L=4, D=2, M=3, Dv=2, dtype=torch.flo
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
     while True:
-        q, k, v, W = normal(B, H, L, D), normal(B, Hkv, L, D), normal(B, Hkv, L, Dv), normal(Hkv, M, D)
+        q, k, v, W = (
+            normal(B, H, L, D),
+            normal(B, Hkv, L, D),
+            normal(B, Hkv, L, Dv),
+            normal(Hkv, M, D),
+        )
         q, k = 0.5 * q, 0.5 * k
         if feature_map in SIGNED_MAPS:
             q, k, W = 0.1 + q.abs(), 0.1 + k.abs(), 0.1 + 0.5 * W.abs()
@@ -41,8 +46,9 @@ def options_of(feature_map):
     """Every optional tensor that `feature_map` takes besides W, for the default sizes above."""
     generator = torch.Generator().manual_seed(1)
     features = num_map_features(feature_map, 3)
-    options = {"projection_k": inputs(feature_map, seed=2)[3]}
+    options = {}
     if feature_map in BIASED_MAPS:
+        options["projection_k"] = inputs(feature_map, seed=2)[3]
         options["bias_q"] = torch.randn(1, features, generator=generator, dtype=torch.float64)
         options["bias_k"] = torch.randn(features, generator=generator, dtype=torch.float64)
         options["key_bias"] = torch.randn(1, 2, 4, generator=generator, dtype=torch.float64)

@@ -37,7 +37,9 @@ def test_gradients_of_q_k_v_and_state(feature_map, causal, masked, renormalize):
         )
         return out, state.kv, state.normalizer
 
-    check(attend, q, k, v)
+    # Every entry of the Jacobian for a few maps, random directions of it for all.
+    entries = feature_map in ("positive", "trigonometric", "relu") and renormalize and not masked
+    check(attend, q, k, v, fast_mode=not entries)
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -55,7 +57,7 @@ def test_gradients_of_initial_state(feature_map, causal):
         )
         return out, state.kv, state.normalizer
 
-    check(attend, q, k, v, prefix.kv, prefix.normalizer)
+    check(attend, q, k, v, prefix.kv, prefix.normalizer, fast_mode=True)
 
 
 @pytest.mark.parametrize("renormalize", [True, False], ids=["ratio", "numerator"])
@@ -80,13 +82,17 @@ def test_gradients_of_projections_biases_and_key_bias(feature_map, causal, renor
         )
         return out, state.kv, state.normalizer
 
-    check(attend, q, k, v, W, *options.values())
+    check(attend, q, k, v, W, *options.values(), fast_mode=True)
 
 
 @pytest.mark.parametrize("feature_map", GENERALISED_MAPS)
 def test_gradients_without_projection(feature_map):
     q, k, v, _ = inputs(feature_map)
-    check(lambda q, k, v: performer.favor_attention(q, k, v, None, feature_map, causal=True), q, k, v)
+
+    def attend(q, k, v):
+        return performer.favor_attention(q, k, v, None, feature_map, causal=True)
+
+    check(attend, q, k, v, fast_mode=True)
 
 
 @pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
@@ -109,7 +115,7 @@ def test_gradients_of_packed_sequences(feature_map, causal):
         )
         return out, state.kv, state.normalizer
 
-    check(attend, q, k, v, W)
+    check(attend, q, k, v, W, fast_mode=True)
 
 
 @pytest.mark.parametrize("masked", [False, True], ids=["all_keys", "masked"])
@@ -159,13 +165,10 @@ def test_gradients_of_a_callable_map(causal):
     def softplus(u):
         return torch.nn.functional.softplus(u)
 
-    check(
-        lambda q, k, v, W: performer.favor_attention(q, k, v, W, softplus, causal=causal),
-        q,
-        k,
-        v,
-        W,
-    )
+    def attend(q, k, v, W):
+        return performer.favor_attention(q, k, v, W, softplus, causal=causal)
+
+    check(attend, q, k, v, W, fast_mode=True)
 
 
 def test_row_without_keys_has_finite_gradients_even_beside_nan():

@@ -40,9 +40,7 @@ def prefilled():
 @pytest.mark.parametrize("feature_map", ALL_MAPS)
 def test_steps_equal_the_batch(feature_map):
     q, k, v, W = inputs(feature_map, B=2, H=4, Hkv=2, L=9)
-    out, state = performer.favor_attention(
-        q, k, v, W, feature_map, causal=True, return_state=True
-    )
+    out, state = performer.favor_attention(q, k, v, W, feature_map, causal=True, return_state=True)
     streamed, last = stream(q, k, v, W, feature_map=feature_map)
     torch.testing.assert_close(streamed, out, rtol=1e-11, atol=1e-12)
     for got, want in zip(summed(last), summed(state), strict=True):

@@ -1,0 +1,165 @@
+"""Bad input gets one clear message with the argument's name and the value seen."""
+
+import pytest
+import torch
+from cases import inputs
+
+import performer
+
+NAN = float("nan")
+
+
+def attend(feature_map="positive", **changes):
+    q, k, v, W = inputs(feature_map, B=2, H=4, Hkv=2)
+    named = {"q": q, "k": k, "v": v, "W": W} | changes
+    positional = [named.pop(name) for name in ("q", "k", "v", "W")]
+    return performer.favor_attention(*positional, feature_map, **named)
+
+
+def tensor(*shape, dtype=torch.float64):
+    return torch.zeros(*shape, dtype=dtype)
+
+
+CASES = {
+    "rank of q": ({"q": tensor(4, 4, 2)}, r"q must be .*\[4, 4, 2\]"),
+    "rank of k": ({"k": tensor(4)}, r"k must be .*\[4\]"),
+    "batch of k": ({"k": tensor(3, 2, 4, 2)}, r"k .*3"),
+    "width of k": ({"k": tensor(2, 2, 4, 5)}, r"k .*5"),
+    "length of v": ({"v": tensor(2, 2, 6, 2)}, r"v .*6"),
+    "heads of k": ({"k": tensor(2, 3, 4, 2), "v": tensor(2, 3, 4, 2)}, r"heads.*3"),
+    "dtype of v": ({"v": tensor(2, 2, 4, 2, dtype=torch.float32)}, "dtype"),
+    "integers": (
+        {name: tensor(2, 4, 4, 2, dtype=torch.int64) for name in "qkv"},
+        "Long|int64|Int",
+    ),
+    "device of k": ({"k": tensor(2, 2, 4, 2).to("meta")}, "device"),
+    "width of W": ({"W": tensor(3, 7)}, r"W must have the width of q, 2, got \[3, 7\]"),
+    "rank of W": ({"W": tensor(3)}, r"W must be .*\[3\]"),
+    "heads of W": ({"W": tensor(3, 3, 2)}, r"W .*3"),
+    "no features": ({"W": tensor(0, 2)}, r"W .*\[0, 2\]"),
+    "half W": ({"W": tensor(3, 2, dtype=torch.float16)}, r"W .*(Half|float16)"),
+    "no W": ({"W": None}, "W|projection"),
+    "length of key_mask": ({"key_mask": tensor(2, 5, dtype=torch.bool)}, r"key_mask .*\[2, 5\]"),
+    "dtype of key_mask": ({"key_mask": tensor(2, 4)}, r"key_mask .*(Double|double|float64)"),
+    "causal lengths": (
+        {"causal": True, "k": tensor(2, 2, 5, 2), "v": tensor(2, 2, 5, 2)},
+        r"causal .*\[2, 4, 4, 2\].*\[2, 2, 5, 2\]",
+    ),
+    "eps": ({"eps": 1e-6}, "eps"),
+    "scale": ({"scale": -1.0}, "scale .*-1"),
+    "nan scale": ({"scale": NAN}, "scale .*nan"),
+    "width of bias_k": ({"bias_k": tensor(4)}, r"bias_k .*\[4\]"),
+    "heads of bias_q": ({"bias_q": tensor(3, 3)}, r"bias_q .*\[3, 3\]"),
+    "shape of key_bias": ({"key_bias": tensor(2, 2, 5)}, r"key_bias .*\[2, 2, 5\]"),
+    "projection_k": ({"projection_k": tensor(4, 2)}, r"projection_k .*4"),
+    "one cu_seqlens": ({"cu_seqlens_q": torch.tensor([0, 4])}, "cu_seqlens"),
+}
+
+
+@pytest.mark.parametrize(("changes", "message"), CASES.values(), ids=CASES.keys())
+def test_message_names_the_argument_and_the_value(changes, message):
+    with pytest.raises(RuntimeError, match=message) as error:
+        attend(**changes)
+    first = str(error.value).splitlines()[0]
+    assert first.startswith("favor_attention: ")
+
+
+def test_unknown_map_lists_the_known_ones():
+    with pytest.raises(RuntimeError, match="softmax") as error:
+        performer.favor_attention(*inputs("positive"), "softmax")
+    for name in ("positive", "loglinear", "trigonometric", "relu", "elu1", "sgn"):
+        assert name in str(error.value)
+
+
+def test_eps_with_a_softmax_map_says_why():
+    with pytest.raises(RuntimeError, match=r"eps.*positive|positive.*eps"):
+        attend(eps=1e-6)
+    with pytest.raises(RuntimeError, match="exact|no eps|ratio|needs none"):
+        attend(eps=1e-6)
+
+
+@pytest.mark.parametrize("name", ["bias_q", "bias_k", "key_bias"])
+def test_biases_with_a_generalised_map(name):
+    value = tensor(2, 2, 4) if name == "key_bias" else tensor(3)
+    with pytest.raises(RuntimeError, match=f"{name}.*relu"):
+        attend("relu", **{name: value})
+
+
+@pytest.mark.parametrize(
+    ("bounds", "message"),
+    [
+        ([0, 3, 2, 4], "cu_seqlens_q"),
+        ([1, 4], "cu_seqlens_q"),
+        ([0, 5], "cu_seqlens_q"),
+        ([[0, 4]], "cu_seqlens_q"),
+    ],
+)
+def test_bounds_of_packed_sequences(bounds, message):
+    q, k, v, W = inputs("positive")
+    good = torch.tensor([0, 4])
+    with pytest.raises(RuntimeError, match=message):
+        performer.favor_attention(q, k, v, W, cu_seqlens_q=torch.tensor(bounds), cu_seqlens_k=good)
+
+
+class TestState:
+    def state(self):
+        q, k, v, W = inputs("positive")
+        return performer.favor_attention(q, k, v, W, return_state=True)[1]
+
+    @pytest.mark.parametrize(
+        "changes",
+        [{"W": 2}, {"feature_map": "loglinear"}, {"scale": 0.5}],
+        ids=["projection", "map", "scale"],
+    )
+    def test_of_another_projection_map_or_scale(self, changes):
+        q, k, v, W = inputs("positive")
+        W = W * changes.pop("W", 1)
+        with pytest.raises(RuntimeError, match="favor_attention: .*state"):
+            performer.favor_attention(q, k, v, W, initial_state=self.state(), **changes)
+
+    def test_of_another_batch(self):
+        with pytest.raises(RuntimeError, match="state"):
+            performer.favor_attention(
+                *inputs("positive", B=2), initial_state=self.state()._replace(fingerprint=None)
+            )
+
+    def test_merge_of_other_shapes(self):
+        state = self.state()
+        other = state._replace(kv=state.kv[..., :1])
+        with pytest.raises(RuntimeError, match="merge_states: .*1"):
+            performer.merge_states(state, other)
+
+
+class TestStep:
+    def test_takes_one_token(self):
+        q, k, v, W = inputs("positive")
+        with pytest.raises(ValueError, match=r"favor_step: q must be .*got \[1, 2, 4, 2\]"):
+            performer.favor_step(q, k, v, W)
+
+    def test_is_causal(self):
+        q, k, v, W = (t[:, :, :1] for t in inputs("positive"))
+        with pytest.raises(ValueError, match="causal=False"):
+            performer.favor_step(q, k, v, W, causal=False)
+
+
+class TestCallable:
+    def test_wrong_arguments(self):
+        q, k, v, W = inputs("relu")
+        with pytest.raises(TypeError, match="must be a name or a function, got 3"):
+            performer.favor_attention(q, k, v, W, 3)
+        with pytest.raises(ValueError, match=r"q must be .*got \[2, 4, 2\]"):
+            performer.favor_attention(q[0], k, v, W, torch.relu)
+        with pytest.raises(ValueError, match=r"W must be .*got \[1, 3, 1\]"):
+            performer.favor_attention(q, k, v, W[..., :1], torch.relu)
+        with pytest.raises(ValueError, match="one floating-point dtype"):
+            performer.favor_attention(q, k, v.float(), W, torch.relu)
+        with pytest.raises(ValueError, match="heads of W must be 1, Hkv or H, got 3"):
+            performer.favor_attention(q, k, v, tensor(3, 3, 2), torch.relu)
+        with pytest.raises(ValueError, match="projection_k is for the maps"):
+            performer.favor_attention(q, k, v, W, torch.relu, projection_k=W)
+        with pytest.raises(RuntimeError, match="key_bias"):
+            performer.favor_attention(q, k, v, W, torch.relu, key_bias=tensor(1, 1, 4))
+
+    def test_features_take_no_bias(self):
+        with pytest.raises(ValueError, match="bias belongs to the softmax maps"):
+            performer.features(tensor(4, 2), None, torch.relu, tensor(2))
