@@ -44,7 +44,7 @@ const std::vector<BadInput>& bad_tokens() {
       {"RankOfQ", [](Inputs& in) { in.q = in.q[0]; }, {"q must", "[2, 65, 8]"}},
       {"RankOfK", [](Inputs& in) { in.k = in.k[0]; }, {"k must", "[2, 65, 8]"}},
       {"RankOfV", [](Inputs& in) { in.v = in.v[0]; }, {"v must", "[2, 65, 8]"}},
-      {"UndefinedV", [](Inputs& in) { in.v = {}; }, {"v must", "None"}},
+      {"UndefinedV", [](Inputs& in) { in.v = Tensor(); }, {"v must be defined"}},
       {"BatchOfK",
        [](Inputs& in) {
          in.k = zeros({3, 2, 65, 8});
@@ -91,7 +91,7 @@ const std::vector<BadInput>& bad_tokens() {
 
 const std::vector<BadInput>& bad_parameters() {
   static const std::vector<BadInput> list{
-      {"NoProjection", [](Inputs& in) { in.W = {}; }, {"W", "positive", "None"}},
+      {"NoProjection", [](Inputs& in) { in.W = Tensor(); }, {"W", "positive", "None"}},
       {"WidthOfW",
        [](Inputs& in) {
          in.W = zeros({16, 9});
@@ -185,7 +185,7 @@ const std::vector<BadInput>& bad_keys_and_states() {
       {"OnlyOneOfTheOffsets",
        [](Inputs& in) {
          pack(in, at::tensor({0, 65}, at::kInt));
-         in.options.cu_seqlens_k = {};
+         in.options.cu_seqlens_k = Tensor();
        },
        {"cu_seqlens_q", "cu_seqlens_k"}},
       {"FloatOffsets",
@@ -244,7 +244,7 @@ const std::vector<BadInput>& bad_keys_and_states() {
       {"StateWithoutScale",
        [](Inputs& in) {
          in.options.initial_state = state_of(in);
-         in.options.initial_state.log2_scale = {};
+         in.options.initial_state.log2_scale = Tensor();
        },
        {"initial_state", "log2_scale"}},
       {"StateOfAnotherProjection",

@@ -38,9 +38,10 @@ TEST_P(FavorGradient, OfEveryInputMatchesTheDefinitionInFloat64) {
   Inputs names = in;
   const auto inputs = differentiable(names);
   ASSERT_EQ(got.size(), inputs.size());
+  const double bound = has_signs(c.map) ? 1e-10 : 1e-12;  // terms of signed maps cancel
   for (std::size_t n = 0; n < got.size(); ++n) {
     EXPECT_EQ(got[n].sizes(), inputs[n].second->sizes()) << inputs[n].first;
-    EXPECT_LE(rms_error(got[n], want[n]), 1e-12 * std::max(rms(dout), rms(want[n])))
+    EXPECT_LE(rms_error(got[n], want[n]), bound * std::max(rms(dout), rms(want[n])))
         << inputs[n].first;
   }
 }

@@ -56,15 +56,17 @@ TEST_P(Strided, GradientsTakeTheStrideOrderOfTheirInputs) {
   }
 }
 
+const auto name_of_case = [](const auto& info) {
+  const auto [map, causality] = info.param;
+  return std::string(to_string(map)) + (causality == Causality::kCausal ? "_causal" : "_both");
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Maps, Strided,
     ::testing::Combine(::testing::Values(FeatureMap::kPositive, FeatureMap::kHyperbolic,
                                          FeatureMap::kRelu, FeatureMap::kCos),
                        ::testing::Values(Causality::kBidirectional, Causality::kCausal)),
-    [](const auto& info) {
-      const auto [map, causality] = info.param;
-      return std::string(to_string(map)) + (causality == Causality::kCausal ? "_causal" : "_both");
-    });
+    name_of_case);
 
 TEST(FavorAttention, TakesExpandedAndReversedViews) {
   OpCase c{.causality = Causality::kCausal, .dtype = at::kDouble, .batch = 1};

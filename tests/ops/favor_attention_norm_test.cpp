@@ -5,10 +5,13 @@
 namespace performer::testing {
 namespace {
 
+/// Where keys rarely tie (magnitude 100) few rows make the whole error, so it takes many rows to
+/// compare two roundings.
 OpCase problem(FeatureMap map, Causality causality, double magnitude) {
-  OpCase c{.map = map, .causality = causality, .batch = 1, .length = 300};
+  OpCase c{.map = map, .causality = causality, .heads = 4, .key_heads = 4, .length = 100};
+  c.batch = magnitude == 100 ? 16 : 2;
   c.dim = 64;
-  c.features = 128;
+  c.features = 32;
   c.magnitude = magnitude;
   return c;
 }
@@ -40,18 +43,19 @@ TEST_P(AnyNorm, GradientsAreFinite) {
   }
 }
 
+const auto name_of_case = [](const auto& info) {
+  const auto [map, causality, magnitude] = info.param;
+  return std::string(to_string(map)) + (causality == Causality::kCausal ? "_causal_" : "_both_") +
+         std::to_string(static_cast<int>(magnitude));
+};
+
 INSTANTIATE_TEST_SUITE_P(
     Magnitudes, AnyNorm,
     ::testing::Combine(::testing::Values(FeatureMap::kPositive, FeatureMap::kHyperbolic,
                                          FeatureMap::kLoglinear),
                        ::testing::Values(Causality::kBidirectional, Causality::kCausal),
                        ::testing::Values(1.0, 10.0, 100.0, 1000.0)),
-    [](const auto& info) {
-      const auto [map, causality, magnitude] = info.param;
-      return std::string(to_string(map)) +
-             (causality == Causality::kCausal ? "_causal_" : "_both_") +
-             std::to_string(static_cast<int>(magnitude));
-    });
+    name_of_case);
 
 TEST(OneScaleRecipe, WithAnEpsilonViolatesTheBoundThatFavorAttentionKeeps) {
   for (const double magnitude : {10.0, 100.0, 1000.0}) {

@@ -50,14 +50,14 @@ constexpr Golden kGolden[] = {
     // clang-format off
     {"iid", "chi", 0xf74c368c8c1d22f6, 0x109909bc85468919, 0x6964036c06eaa77e},
     {"iid", "sqrt_d", 0x56fbe4fa849a7bcb, 0x098a523fa4fc1c03, 0x3ef94dd60ce6e0f4},
-    {"orthogonal", "chi", 0x6d870cdf85340b4f, 0xdaceeee1f96d7cc4, 0x9daf495e0525413d},
-    {"orthogonal", "sqrt_d", 0x6ddb15e445853928, 0xdc8dfd2c2bd4bd10, 0xa1ba8b1a1aa2101c},
-    {"simplex", "chi", 0x096db2e0d90b6f39, 0xe628fd189640ebcb, 0xb602e649c574961c},
-    {"simplex", "sqrt_d", 0x348270a5f82423fe, 0x9995ec89be461ace, 0x32437b0d6cd2b981},
-    {"hadamard", "chi", 0xc34de008770042fb, 0x082974d415ade631, 0xa79c651a308408b2},
-    {"hadamard", "sqrt_d", 0x0fadde4898f0d485, 0x4e0a5afba3336574, 0xfa12d8dece1a89e8},
-    {"givens", "chi", 0xa9418a8a8319a931, 0x6fb5d3c964f54ac2, 0x20d38b20e02b8510},
-    {"givens", "sqrt_d", 0x0291919b9910eafe, 0x335c107644f973f6, 0xb4cdcc022d4d7b2b},
+    {"orthogonal", "chi", 0x929c883f0dc2a7e1, 0x6650bf8772075efa, 0x7e3858c20432e2fb},
+    {"orthogonal", "sqrt_d", 0x072646fa46473411, 0x3c14e1d5f1b5f323, 0x6453eb2eaf316469},
+    {"simplex", "chi", 0x6f9881987e6a632d, 0xd37620817df365c7, 0x54dcfd9544079bb0},
+    {"simplex", "sqrt_d", 0xf767f90b6e7de394, 0xa19e2334ca104ac9, 0xd48d6f6ec30ae6d7},
+    {"hadamard", "chi", 0x47f95a30904f6064, 0xef9297f7b0459c29, 0x4443f5beb31f5ab5},
+    {"hadamard", "sqrt_d", 0xa58d8b4092b89205, 0xce6fb6e7a2301008, 0x5dd64e1fdf87b519},
+    {"givens", "chi", 0x2023374de28bb574, 0x9ac60eaaa15d5e73, 0x354665d5406e89a9},
+    {"givens", "sqrt_d", 0x3b853c3b26329429, 0x00d122a8fb6c3425, 0x1519c45a0da6c4be},
     // clang-format on
 };
 
@@ -88,8 +88,8 @@ TEST(DrawBlock, GivesTheSameBitsOnEveryMachineBeforeRounding) {
     return hash_bits<std::uint64_t>(rows.data(), 31 * 31);
   };
   EXPECT_EQ(hash(ProjectionKind::kIid), 0xb16c912b0461c199);
-  EXPECT_EQ(hash(ProjectionKind::kOrthogonal), 0x5be13ef76e05c1da);
-  EXPECT_EQ(hash(ProjectionKind::kSimplex), 0xbb47f3640bd2606a);
+  EXPECT_EQ(hash(ProjectionKind::kOrthogonal), 0xd43a2b70b87c4698);
+  EXPECT_EQ(hash(ProjectionKind::kSimplex), 0x5e0e66e4e383be89);
 }
 
 TEST(DrawProjection, GivesTheSameBitsForEveryThreadCount) {
@@ -134,6 +134,16 @@ TEST(DrawProjection, WithoutHeadsIsHeadZeroAndFewerRowsAreTheLeadingOnes) {
       }
     }
   }
+}
+
+TEST(DrawProjection, KindsShareTheirNormsAndOrthogonalIsTheQrOfIid) {
+  const Tensor iid = draw_projection(40, 16, make(ProjectionKind::kIid));
+  for (const auto kind : kAllKinds) {
+    const Tensor w = draw_projection(40, 16, make(kind));
+    EXPECT_LT((w.norm(2, -1) / iid.norm(2, -1) - 1).abs().max().item<double>(), 1e-6);
+  }
+  const Tensor orthogonal = draw_projection(40, 16, make(ProjectionKind::kOrthogonal));
+  EXPECT_TRUE(at::allclose(orthogonal[0], iid[0], 1e-6, 1e-6));  // the first row of a QR stays
 }
 
 // Cosines between the rows of each block: [blocks, d, d].

@@ -15,7 +15,7 @@
 namespace performer::testing {
 
 struct OpCase {
-  std::string name;
+  std::string name{};
   FeatureMap map = FeatureMap::kPositive;
   Causality causality = Causality::kBidirectional;
   at::ScalarType dtype = at::kFloat;

@@ -28,26 +28,10 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
                                const OptionalTensor& /*state_normalizer*/, const FavorArgs& args) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const FavorResult r = call_favor_attention(args);
-    ctx->save_for_backward({q,
-                            k,
-                            v,
-                            args.projection,
-                            args.projection_k,
-                            args.bias_q,
-                            args.bias_k,
-                            args.key_bias,
-                            args.state_kv,
-                            args.state_normalizer,
-                            r.out,
-                            r.row_sum,
-                            r.row_log2_scale,
-                            r.kv,
-                            r.normalizer,
-                            r.log2_scale,
-                            args.key_mask,
-                            args.cu_seqlens_q,
-                            args.cu_seqlens_k,
-                            args.state_log2_scale});
+    ctx->save_for_backward({q, k, v, args.projection, args.projection_k, args.bias_q, args.bias_k,
+                            args.key_bias, args.state_kv, args.state_normalizer, r.row_sum,
+                            r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, args.key_mask,
+                            args.cu_seqlens_q, args.cu_seqlens_k, args.state_log2_scale});
     ctx->saved_data["feature_map"] = args.feature_map;
     ctx->saved_data["causal"] = args.causal;
     ctx->saved_data["scale"] = args.scale;
@@ -61,9 +45,9 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
     const auto* results = &t[kNumDifferentiable];
-    const auto* constants = results + 6;
-    FavorSaved saved{{results[0], results[1], results[2], results[3], results[4], results[5], {}},
-                     grads[0].defined() ? grads[0] : at::zeros_like(results[0]),
+    const auto* constants = results + 5;
+    FavorSaved saved{{{}, results[0], results[1], results[2], results[3], results[4], {}},
+                     grads[0].defined() ? grads[0] : zero_output_gradient(t[kQ], t[kV]),
                      grads[3],
                      grads[4],
                      {}};
@@ -93,6 +77,11 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
   }
 
  private:
+  static Tensor zero_output_gradient(const Tensor& q, const Tensor& v) {
+    return at::zeros_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), v.sym_size(3)},
+                            q.options());
+  }
+
   // Autograd counts only the arguments that were given.
   static FavorNeeds needed_gradients(AutogradContext* ctx, const variable_list& arguments) {
     FavorNeeds needs{};

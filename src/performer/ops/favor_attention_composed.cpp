@@ -86,8 +86,8 @@ FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args)
   const auto dtype = args.accumulate();
   const auto& needs = saved.needs;
   const FavorResult& r = saved.result;
-  BackwardInputs in{saved.grad_out, r.out,        r.row_sum,     r.row_log2_scale,     r.kv,
-                    r.normalizer,   r.log2_scale, saved.grad_kv, saved.grad_normalizer};
+  BackwardInputs in{saved.grad_out, r.row_sum,    r.row_log2_scale, r.kv,
+                    r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer};
   BackwardOutputs out{grads[kQ],
                       grads[kK],
                       grads[kV],
@@ -106,10 +106,10 @@ FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args)
 
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
-      BackwardInputs i{
-          s.queries(in.grad_out),       s.queries(in.out),   s.queries(in.row_sum),
-          s.queries(in.row_log2_scale), s.state(in.kv),      s.state(in.normalizer),
-          s.state(in.log2_scale),       s.state(in.grad_kv), s.state(in.grad_normalizer)};
+      BackwardInputs i{s.queries(in.grad_out),       s.queries(in.row_sum),
+                       s.queries(in.row_log2_scale), s.state(in.kv),
+                       s.state(in.normalizer),       s.state(in.log2_scale),
+                       s.state(in.grad_kv),          s.state(in.grad_normalizer)};
       BackwardOutputs o = out;
       o.q = s.queries(out.q), o.k = s.keys(out.k, 2), o.v = s.keys(out.v, 2);
       o.key_bias = s.keys(out.key_bias, 2);

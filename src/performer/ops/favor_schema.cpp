@@ -30,8 +30,8 @@ FavorGradients call_favor_attention_backward(const FavorSaved& s, const FavorArg
                              .findSchemaOrThrow("performer::favor_attention_backward", "")
                              .typed<BackwardSignature>();
   const FavorResult& r = s.result;
-  return op.call(s.grad_out, as_optional(s.grad_kv), as_optional(s.grad_normalizer), r.out,
-                 r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, a.q, a.k, a.v,
+  return op.call(s.grad_out, as_optional(s.grad_kv), as_optional(s.grad_normalizer), r.row_sum,
+                 r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, a.q, a.k, a.v,
                  as_optional(a.projection), a.feature_map, a.causal, a.scale, a.eps, a.renormalize,
                  as_optional(a.key_mask), as_optional(a.cu_seqlens_q), as_optional(a.cu_seqlens_k),
                  as_optional(a.projection_k), as_optional(a.bias_q), as_optional(a.bias_k),
@@ -82,7 +82,7 @@ TORCH_LIBRARY_FRAGMENT(performer, m) {
       "Tensor log2_scale, Tensor fingerprint)");
   m.def(
       "favor_attention_backward(Tensor grad_out, Tensor? grad_kv, Tensor? grad_normalizer, "
-      "Tensor out, Tensor row_sum, Tensor row_log2_scale, Tensor kv, Tensor normalizer, "
+      "Tensor row_sum, Tensor row_log2_scale, Tensor kv, Tensor normalizer, "
       "Tensor log2_scale, Tensor q, Tensor k, Tensor v, Tensor? projection, str feature_map, "
       "bool causal, float? scale, float? eps, bool renormalize, Tensor? key_mask, "
       "Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, Tensor? projection_k, Tensor? bias_q, "

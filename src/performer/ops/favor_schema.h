@@ -37,7 +37,7 @@ using FavorNeeds = std::array<bool, kNumDifferentiable>;
 
 /// What the backward operator takes beside the forward arguments.
 struct FavorSaved {
-  FavorResult result;               // fingerprint undefined
+  FavorResult result;               // out and fingerprint undefined
   Tensor grad_out;                  // [B, H, Lq, Dv]
   Tensor grad_kv, grad_normalizer;  // of the final state; undefined: 0
   FavorNeeds needs{};
@@ -104,16 +104,16 @@ ForwardTuple forward_kernel(const Tensor& q, const Tensor& k, const Tensor& v,
 template <FavorGradients (*Implementation)(const FavorSaved&, const FavorArgs&)>
 std::vector<Tensor> backward_kernel(
     const Tensor& grad_out, const OptionalTensor& grad_kv, const OptionalTensor& grad_normalizer,
-    const Tensor& out, const Tensor& row_sum, const Tensor& row_log2_scale, const Tensor& kv,
-    const Tensor& normalizer, const Tensor& log2_scale, const Tensor& q, const Tensor& k,
-    const Tensor& v, const OptionalTensor& projection, c10::string_view feature_map, bool causal,
+    const Tensor& row_sum, const Tensor& row_log2_scale, const Tensor& kv, const Tensor& normalizer,
+    const Tensor& log2_scale, const Tensor& q, const Tensor& k, const Tensor& v,
+    const OptionalTensor& projection, c10::string_view feature_map, bool causal,
     std::optional<double> scale, std::optional<double> eps, bool renormalize,
     const OptionalTensor& key_mask, const OptionalTensor& cu_seqlens_q,
     const OptionalTensor& cu_seqlens_k, const OptionalTensor& projection_k,
     const OptionalTensor& bias_q, const OptionalTensor& bias_k, const OptionalTensor& key_bias,
     const OptionalTensor& state_kv, const OptionalTensor& state_normalizer,
     const OptionalTensor& state_log2_scale, std::array<bool, kNumDifferentiable> needs) {
-  return Implementation({{out, row_sum, row_log2_scale, kv, normalizer, log2_scale, {}},
+  return Implementation({{{}, row_sum, row_log2_scale, kv, normalizer, log2_scale, {}},
                          grad_out,
                          grad_kv.value_or(Tensor()),
                          grad_normalizer.value_or(Tensor()),

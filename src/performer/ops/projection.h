@@ -40,7 +40,9 @@ struct ProjectionOptions {
 /// The random projection W: float32 [heads, M, D], or [M, D] without heads; on the CPU. A function
 /// of its arguments alone: the same bits on every machine and thread count, independent between
 /// (seed, layer, head, draw). A smaller num_features gives the leading rows of a larger one.
-/// Computed in float64 and rounded once. O(M D) time; orthogonal O(M D^2), simplex too.
+/// At the same arguments the kinds are coupled (equal norms, orthogonal = QR of iid), which makes
+/// comparisons of kinds sharp. Computed in float64 and rounded once. O(M D) time; orthogonal O(M
+/// D^2), simplex too.
 Tensor draw_projection(std::int64_t num_features, std::int64_t dim,
                        const ProjectionOptions& options = {});
 

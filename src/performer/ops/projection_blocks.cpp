@@ -18,10 +18,6 @@ double dot(const double* a, const double* b, std::int64_t n) {
   return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-void scale(double factor, double* x, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; ++i) x[i] *= factor;
-}
-
 // x -= beta v (v . x), the reflection I - beta v v^T.
 void reflect(const double* v, double beta, double* x, std::int64_t n) {
   const double amount = beta * dot(v, x, n);
@@ -51,33 +47,10 @@ void combine_to_simplex(double* rows, std::int64_t dim) {
   }
 }
 
-// Gaussian rows; row r of W always takes normals r dim ... (r + 1) dim - 1.
-void draw_gaussian(const RandomStream& normals, const ProjectionBlock& block, double* out) {
-  normals.normals(static_cast<std::uint64_t>(block.first_row * block.dim), block.rows * block.dim,
-                  out);
-}
-
-void draw_directions(const RandomStream& normals, ProjectionKind kind, const ProjectionBlock& block,
-                     double* out) {
-  if (kind == ProjectionKind::kOrthogonal) {
-    draw_gaussian(normals, block, out);
-    orthonormalize(out, block.rows, block.dim);
-    return;
-  }
-  // A corner of the simplex needs the whole rotation, also where the block is cut.
-  std::vector<double> whole(static_cast<std::size_t>(block.dim * block.dim));
-  draw_gaussian(normals, {block.first_row, block.dim, block.dim}, whole.data());
-  orthonormalize(whole.data(), block.dim, block.dim);
-  combine_to_simplex(whole.data(), block.dim);
-  std::copy_n(whole.data(), block.rows * block.dim, out);
-}
-
 }  // namespace
 
-RandomStream projection_stream(const RandomKey& key, ProjectionKind kind,
-                               ProjectionStream purpose) {
-  return {key, static_cast<std::uint8_t>(static_cast<unsigned>(kind) << 4 |
-                                         static_cast<unsigned>(purpose))};
+RandomStream projection_stream(const RandomKey& key, ProjectionStream purpose) {
+  return {key, static_cast<std::uint8_t>(purpose)};
 }
 
 void orthonormalize(double* columns, std::int64_t rows, std::int64_t dim) {
@@ -108,36 +81,44 @@ void orthonormalize(double* columns, std::int64_t rows, std::int64_t dim) {
   }
 }
 
-void draw_chi_norms(const RandomStream& normals, std::int64_t first_row, std::int64_t rows,
-                    std::int64_t degrees, double* out) {
-  std::vector<double> sample(static_cast<std::size_t>(degrees));
-  for (std::int64_t r = 0; r < rows; ++r) {
-    normals.normals(static_cast<std::uint64_t>((first_row + r) * degrees), degrees, sample.data());
-    out[r] = std::sqrt(dot(sample.data(), sample.data(), degrees));
+void draw_chi_norms(const RandomKey& key, const ProjectionBlock& block, std::int64_t degrees,
+                    double* out) {
+  const auto normals = projection_stream(key, ProjectionStream::kGaussian);
+  std::vector<double> row(static_cast<std::size_t>(degrees));
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    normals.normals(static_cast<std::uint64_t>((block.first_row + r) * degrees), degrees,
+                    row.data());
+    out[r] = std::sqrt(dot(row.data(), row.data(), degrees));
   }
 }
 
 void draw_block(const RandomKey& key, const ProjectionOptions& options,
                 const ProjectionBlock& block, double* out) {
-  const double sqrt_d = std::sqrt(static_cast<double>(block.dim));
-  const bool chi = options.norm == ProjectionNorm::kChi;
-  const auto gaussian = projection_stream(key, options.kind, ProjectionStream::kGaussian);
-  if (options.kind == ProjectionKind::kIid) {
-    draw_gaussian(gaussian, block, out);
-    for (std::int64_t r = 0; r < block.rows && !chi; ++r) {
-      double* row = out + r * block.dim;
-      scale(sqrt_d / std::sqrt(dot(row, row, block.dim)), row, block.dim);
-    }
-    return;
-  }
-  draw_directions(gaussian, options.kind, block, out);
-  std::vector<double> norms(static_cast<std::size_t>(block.rows), sqrt_d);
-  if (chi) {
-    draw_chi_norms(projection_stream(key, options.kind, ProjectionStream::kNorm), block.first_row,
-                   block.rows, block.dim, norms.data());
-  }
+  const std::int64_t dim = block.dim;
+  const bool simplex = options.kind == ProjectionKind::kSimplex;
+  // A corner of the simplex needs the whole rotation, also where the block is cut.
+  const std::int64_t rows = simplex ? dim : block.rows;
+  std::vector<double> work(static_cast<std::size_t>(rows * dim)), norms;
+  // Row r of W always takes normals r dim ... (r + 1) dim - 1.
+  projection_stream(key, ProjectionStream::kGaussian)
+      .normals(static_cast<std::uint64_t>(block.first_row * dim), rows * dim, work.data());
   for (std::int64_t r = 0; r < block.rows; ++r) {
-    scale(norms[static_cast<std::size_t>(r)], out + r * block.dim, block.dim);
+    const double* row = work.data() + r * dim;
+    norms.push_back(std::sqrt(dot(row, row, dim)));
+  }
+  // The norms are independent of Q as they must be: a Gaussian's norm is independent of its
+  // direction, and Q does not change when columns are scaled.
+  const bool iid = options.kind == ProjectionKind::kIid;
+  if (!iid) orthonormalize(work.data(), rows, dim);
+  if (simplex) combine_to_simplex(work.data(), dim);
+  const bool chi = options.norm == ProjectionNorm::kChi;
+  for (std::int64_t r = 0; r < block.rows; ++r) {
+    const double norm = norms[static_cast<std::size_t>(r)];
+    const double wanted = chi ? norm : std::sqrt(static_cast<double>(dim));
+    const double factor = iid ? (chi ? 1.0 : wanted / norm) : wanted;
+    for (std::int64_t i = 0; i < dim; ++i) {
+      out[r * dim + i] = factor * work[static_cast<std::size_t>(r * dim + i)];
+    }
   }
 }
 

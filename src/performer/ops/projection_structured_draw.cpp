@@ -61,13 +61,12 @@ std::vector<double> cut_row_squares(const std::int8_t* signs, std::int64_t dp, s
 void draw_hadamard_block(const RandomKey& key, const ProjectionOptions& options,
                          const ProjectionBlock& block, std::int8_t* signs, double* row_scale) {
   const auto dp = static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(block.dim)));
-  const auto bits = projection_stream(key, options.kind, ProjectionStream::kSign);
+  const auto bits = projection_stream(key, ProjectionStream::kSign);
   const std::int64_t first_bit = block.first_row * kFactors;  // first_row is a multiple of dp
   const auto d = static_cast<double>(block.dim), whole = static_cast<double>(dp);
   draw_signs(bits, first_bit, kFactors * dp, 0, signs);
   if (options.norm == ProjectionNorm::kChi) {
-    const auto normals = projection_stream(key, options.kind, ProjectionStream::kNorm);
-    draw_chi_norms(normals, block.first_row, block.rows, dp, row_scale);
+    draw_chi_norms(key, block, dp, row_scale);
     for (std::int64_t r = 0; r < block.rows; ++r) row_scale[r] /= whole * std::sqrt(whole);
     return;
   }
@@ -153,12 +152,12 @@ StructuredProjection draw_givens(std::int64_t num_features, std::int64_t dim,
   auto* sine = p.sine.mutable_data_ptr<double>();
   for_each_block(heads, blocks, [&](std::int64_t head, std::int64_t b) {
     const RandomKey key = projection_key(options, head);
-    const auto stream = [&](ProjectionStream s) { return projection_stream(key, options.kind, s); };
+    const auto stream = [&](ProjectionStream s) { return projection_stream(key, s); };
     const std::int64_t unit = head * blocks + b, first = b * dim;
     draw_signs(stream(ProjectionStream::kSign), first, dim, 0, signs + unit * dim);
     if (options.norm == ProjectionNorm::kChi) {
-      draw_chi_norms(stream(ProjectionStream::kNorm), first, std::min(dim, num_features - first),
-                     dim, row_scale + head * num_features + first);
+      draw_chi_norms(key, {first, std::min(dim, num_features - first), dim}, dim,
+                     row_scale + head * num_features + first);
     }
     for (std::int64_t layer = 0; layer < layers; ++layer) {
       const std::int64_t own = b * layers + layer, at = unit * layers + layer;

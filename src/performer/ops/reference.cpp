@@ -69,6 +69,8 @@ Tensor elementwise(FeatureMap map, const Tensor& u) {
   }
 }
 
+bool is_exponential(FeatureMap map) { return map <= FeatureMap::kHyperbolic; }
+
 bool is_softmax(FeatureMap map) { return map <= FeatureMap::kTrigonometric; }
 
 /// log of phi's constant squared: 1/M or 1/(2M) for the paper's softmax estimators.
@@ -173,14 +175,20 @@ struct Weights {
   Tensor state;             // [B, H, R, M']
 };
 
-/// Float64: the exponents of both sides are added before exp.
-Weights exact_weights(const Features& x, const Keys& keys, const Tensor& shift) {
+/// Float64. Exponential maps: the exponents of both sides are added before exp. The others have one
+/// exponent per token, at most 0 after the shift.
+Weights exact_weights(const Features& x, const Keys& keys, const Tensor& shift, FeatureMap map) {
   const Features& y = keys.features;
-  const Tensor exponent = x.exponent.unsqueeze(3) + (y.exponent + y.token).unsqueeze(2);
-  const Tensor terms = x.value.unsqueeze(3) * y.value.unsqueeze(2) *
-                       (exponent - shift.unsqueeze(3)).exp();  // [B, H, R, Lk, M']
   const Tensor state = x.value * (x.exponent + keys.state_exponent - shift).exp();
-  return {terms.sum(-1), terms.detach().abs().sum(-1), state};
+  if (is_exponential(map)) {
+    const Tensor exponent = (x.exponent - shift).unsqueeze(3) + (y.exponent + y.token).unsqueeze(2);
+    const Tensor sum = exponent.exp().sum(-1);  // over [B, H, R, Lk, M']
+    return {sum, sum.detach(), state};
+  }
+  const Tensor factor = (y.token.transpose(-1, -2) - shift).exp();  // [B, H, R, Lk]
+  const Tensor y_value = y.value.transpose(-1, -2);
+  return {x.value.matmul(y_value) * factor,
+          x.value.detach().abs().matmul(y_value.detach().abs()) * factor.detach(), state};
 }
 
 /// A product of two stored matrices of features, each rounded to `dtype`. key_scale is the largest
@@ -204,7 +212,7 @@ Attention attend(const Features& x, const Keys& keys, const Evaluation& e, doubl
                                .amax(2, true);                            // [B,H,1,M']
   const Tensor shift = (x.exponent.detach() + key_scale).amax(-1, true);  // [B,H,R,1]
   const Weights w = e.unfused ? unfused_weights(x, keys, shift, key_scale, *e.unfused)
-                              : exact_weights(x, keys, shift);
+                              : exact_weights(x, keys, shift, e.options.feature_map);
   const Tensor num = w.keys.matmul(keys.v) + w.state.matmul(keys.state_kv);         // [B,H,R,Dv]
   const Tensor den = w.keys.sum(-1, true) + w.state.matmul(keys.state_normalizer);  // [B,H,R,1]
   const Tensor factor = (shift + x.token + log_constant).exp();
@@ -298,43 +306,6 @@ Attention favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, con
                           const Evaluation& evaluation) {
   return evaluation.options.cu_seqlens_q.defined() ? packed_attention(q, k, v, W, evaluation)
                                                    : dense_attention(q, k, v, W, evaluation);
-}
-
-Tensor exact_attention(const Tensor& q, const Tensor& k, const Tensor& v,
-                       const FavorOptions& options) {
-  const auto H = q.size(1), Lq = q.size(2), Lk = k.size(2);
-  const Tensor x = q.to(at::kDouble) * scale_of(options, q.size(-1));
-  Tensor visible = at::ones({Lq, Lk}, x.options().dtype(at::kBool));
-  if (options.causality == Causality::kCausal) visible = visible.tril();
-  if (options.key_mask.defined()) visible = visible & options.key_mask.unsqueeze(1).unsqueeze(1);
-  const Tensor key_seen = options.key_mask.defined() ? options.key_mask.view({k.size(0), 1, Lk, 1})
-                                                     : at::ones({}, x.options().dtype(at::kBool));
-  const Tensor keys = at::where(key_seen, spread_heads(k.to(at::kDouble), 1, H), 0.0);
-  const Tensor values = at::where(key_seen, spread_heads(v.to(at::kDouble), 1, H), 0.0);
-  const Tensor scores = x.matmul(keys.transpose(-1, -2)).masked_fill(~visible, -kInfinity);
-  const Tensor shift =
-      Lk > 0 ? scores.detach().amax(-1, true).clamp_min(std::numeric_limits<double>::lowest())
-             : at::zeros({}, x.options());
-  const Tensor weights = (scores - shift).exp();  // [B, H, Lq, Lk]
-  const Tensor sum = weights.sum(-1, true);
-  return weights.matmul(values) / at::where(sum.eq(0), 1.0, sum);
-}
-
-Tensor one_scale_favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                                 Causality causality) {
-  constexpr double kEps = 1e-6;
-  const double root_scale = std::pow(static_cast<double>(q.size(-1)), -0.25);
-  const Tensor Wt = W.to(q.scalar_type()).transpose(-1, -2);
-  const auto features = [&](const Tensor& t, at::IntArrayRef maximum_over) {
-    const Tensor x = t * root_scale;
-    const Tensor u = x.matmul(Wt);  // [B, H, L, M]
-    const Tensor half_norm = x.square().sum(-1, true) / 2;
-    return (u - half_norm - u.amax(maximum_over, true)).exp() + kEps;
-  };
-  const Tensor phi_q = features(q, {-1}), phi_k = features(k, {-2, -1});
-  Tensor weights = phi_q.matmul(phi_k.transpose(-1, -2));  // [B, H, Lq, Lk]
-  if (causality == Causality::kCausal) weights = weights.tril();
-  return weights.matmul(v) / weights.sum(-1, true);
 }
 
 }  // namespace performer::reference

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "performer/ops/composed/chunk.h"
+#include "performer/ops/composed/chunk_gradient.h"
 #include "performer/ops/composed/exact_rows.h"
 #include "performer/ops/composed/pow2.h"
 #include "performer/ops/favor_state.h"
@@ -16,92 +17,38 @@
 //   d log phi_r(k_j) = phi_r(k_j)  dS_j,r . [v_j, 1]   dS_j = sum_{i>=j} p_i G_i
 //   d v_j            = phi(k_j) . dS_j
 // S is scanned forwards for q, dS backwards for k and v; inside a chunk both are products of C x C.
+// do_i . o_i is formed again from the weights at hand: a stored o would bring its rounding to bf16.
 // Without renormalisation den = 1 and G_i = [do_i, 0].
 namespace performer::composed {
 namespace {
 
-/// Per query row of a block: the incoming gradient and the denominator as inverse 2^-log2.
-struct RowGradient {
-  Tensor g;        // [B, Hs, G, C, Dv + 1]
-  Tensor inverse;  // [B, Hs, G, C]
-  Tensor log2;     // [B, Hs, G, C] integers
-};
-
-RowGradient load_rows(const Problem& p, const BackwardInputs& in, std::int64_t start,
-                      std::int64_t length) {
-  const auto load = [&](const Tensor& t) {
-    return p.heads.split_queries(t.narrow(2, start, length)).to(p.dtype);
-  };
-  const Tensor grad = load(in.grad_out);  // [B, Hs, G, C, Dv]
-  const Tensor sum = load(in.row_sum);
-  if (!p.args.renormalize) {
-    return {at::cat({grad, at::zeros_like(sum).unsqueeze(-1)}, -1),
-            at::full_like(sum, p.kernel_factor), at::zeros_like(sum)};
-  }
-  const Tensor along = (grad * load(in.out)).sum(-1, /*keepdim=*/true);
-  const auto [mantissa, exponent] = at::frexp(sum);
-  const Tensor absent = sum.eq(0);  // a row without keys takes no part, in scales neither
-  return {at::cat({grad, -along}, -1), mantissa.reciprocal().masked_fill(absent, 0),
-          (load(in.row_log2_scale) + exponent).masked_fill(absent, -kEmptyLog2Scale)};
+FeatureGradient query_gradient(const FeatureBlock& queries, const ScaledSum& state,
+                               RowGradient& rows, bool renormalize) {
+  const StateGradient from_state(queries, rows, state);
+  if (renormalize) rows.along = from_state.along();
+  return from_state.pull_back(queries, rows.along);
 }
 
-/// The part of a chunk's attention that its own keys carry.
-struct ChunkGradient {
-  ChunkGradient(const FeatureBlock& queries, const KeyBlock& keys, const RowGradient& rows,
-                const Tensor& prior_log2)
-      : pair(queries, keys, prior_log2) {
-    // weight_ij = phi(q_i) . phi(k_j) / den_i = products_ij coefficient_ij
-    const Tensor row_log2 = pair.b - rows.log2;  // [B, Hs, G, C]
-    const Tensor allowed = causal_mask(keys.values.size(2), pair.a.device());
-    coefficient = scale_pow2(rows.inverse.unsqueeze(-1),
-                             pair.a.unsqueeze(2).unsqueeze(3) + row_log2.unsqueeze(-1));
-    coefficient = coefficient.masked_fill(allowed.logical_not(), 0);
-    if (queries.log2.defined()) {  // rows beyond the range of the product go feature by feature
-      exact = (pair.prefix.unsqueeze(2) + row_log2).gt(kExactAbove);
-      any_exact = exact.any().item<bool>();
-      if (any_exact) coefficient = coefficient.masked_fill(exact.unsqueeze(-1), 0);
+// A chunk's queries look at the state and at the chunk's own keys.
+FeatureGradient causal_query_gradient(const FeatureBlock& queries, const KeyBlock& keys,
+                                      const ScaledSum& state, RowGradient& rows, bool renormalize) {
+  const StateGradient from_state(queries, rows, state);
+  const ChunkGradient chunk(queries, keys, rows, state.log2);
+  if (renormalize) {
+    rows.along = from_state.along() + (chunk.weights * chunk.values).sum(-1, /*keepdim=*/true);
+    for (const auto row : chunk.exact_rows) {
+      const Tensor weights = chunk.exact_weights(queries, keys, rows, row).sum(-1);
+      const Tensor values = chunk.values.select(3, row).narrow(-1, 0, row + 1);
+      rows.along.select(3, row).add_((weights * values).sum(-1, /*keepdim=*/true));
     }
-    along =
-        unfold_group(at::matmul(fold_group(rows.g), keys.values.transpose(-1, -2)), pair.b.size(2))
-            .masked_fill(allowed.logical_not(), 0);  // [B, Hs, G, C, C] G_i . [v_j, 1]
   }
-
-  /// p_ir phi_r(k_j) of an exact row, 0 in the heads where the row is not: [B, Hs, G, i + 1, M'].
-  Tensor exact_weights(const FeatureBlock& queries, const KeyBlock& keys, const RowGradient& rows,
-                       std::int64_t row) const {
-    const auto at_row = [&](const Tensor& t) {
-      return t.select(3, row).unsqueeze(-1).unsqueeze(-1);
-    };
-    return (row_weights(queries, keys, rows.log2.select(3, row), row) * at_row(rows.inverse))
-        .masked_fill(at_row(exact).logical_not(), 0);
-  }
-
-  static constexpr double kExactAbove = 64;
-  ChunkPair pair;
-  Tensor coefficient;  // [B, Hs, G, C, C]
-  Tensor along;        // [B, Hs, G, C, C]
-  Tensor exact;        // bool [B, Hs, G, C]
-  bool any_exact = false;
-};
-
-FeatureGradient query_gradient_from_state(const FeatureBlock& queries, const RowGradient& rows,
-                                          const ScaledSum& state) {
-  const Tensor shift = state.log2.unsqueeze(2).unsqueeze(2) - rows.log2.unsqueeze(-1);
-  const Tensor raw = unfold_group(at::matmul(fold_group(rows.g), state.sum.transpose(-1, -2)),
-                                  rows.log2.size(2));  // [B, Hs, G, C, M']
-  return queries.pull_back(raw * rows.inverse.unsqueeze(-1), shift, queries.scaled(shift));
-}
-
-FeatureGradient query_gradient_in_chunk(const FeatureBlock& queries, const KeyBlock& keys,
-                                        const RowGradient& rows, const Tensor& prior_log2) {
-  const ChunkGradient chunk(queries, keys, rows, prior_log2);
-  const Tensor raw = unfold_group(
-      at::matmul(fold_group(chunk.coefficient * chunk.along), chunk.pair.k_hat), rows.log2.size(2));
-  FeatureGradient grad = queries.pull_back(raw, chunk.pair.q_shift, chunk.pair.q_hat);
-  if (!chunk.any_exact) return grad;
-  for (const auto row : marked_rows(chunk.exact)) {
+  const Tensor difference = chunk.values - rows.along;
+  FeatureGradient grad = from_state.pull_back(queries, rows.along);
+  grad.add(queries.pull_back(multiply_grouped(chunk.coefficient * difference, chunk.pair.k_hat),
+                             chunk.pair.q_shift, chunk.pair.q_hat));
+  for (const auto row : chunk.exact_rows) {
     const Tensor weights = chunk.exact_weights(queries, keys, rows, row);
-    const Tensor along = chunk.along.select(3, row).narrow(-1, 0, row + 1).unsqueeze(3);
+    const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(3);
     grad.features.select(3, row).add_(at::matmul(along, weights).squeeze(3));
   }
   return grad;
@@ -127,20 +74,17 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
   const Tensor own = keys.log2.amax(2).expand({-1, -1, queries.bound().size(-1)});
   const ChunkGradient chunk(queries, keys, rows, own);
   const auto& pair = chunk.pair;
-  const Tensor grad_out = rows.g.narrow(-1, 0, rows.g.size(-1) - 1);
-  const Tensor raw = at::matmul(fold_group(chunk.coefficient * chunk.along).transpose(-1, -2),
+  const Tensor difference = chunk.values - rows.along;
+  const Tensor raw = at::matmul(fold_group(chunk.coefficient * difference).transpose(-1, -2),
                                 fold_group(pair.q_hat));
   grad.features.add(keys.features.pull_back(raw, pair.k_shift, pair.k_hat));
-  const Tensor weights = at::where(chunk.coefficient.ne(0), pair.products() * chunk.coefficient,
-                                   at::zeros({}, pair.a.options()));
   grad.values =
-      grad.values + at::matmul(fold_group(weights).transpose(-1, -2), fold_group(grad_out));
-  if (!chunk.any_exact) return;
-  for (const auto row : marked_rows(chunk.exact)) {
+      grad.values + at::matmul(fold_group(chunk.weights).transpose(-1, -2), fold_group(rows.grad));
+  for (const auto row : chunk.exact_rows) {
     const Tensor exact = chunk.exact_weights(queries, keys, rows, row);
-    const Tensor along = chunk.along.select(3, row).narrow(-1, 0, row + 1).unsqueeze(-1);
+    const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(-1);
     grad.features.features.narrow(2, 0, row + 1).add_((exact * along).sum(2));
-    const Tensor row_out = grad_out.select(3, row).unsqueeze(3);  // [B, Hs, G, 1, Dv]
+    const Tensor row_out = rows.grad.select(3, row).unsqueeze(3);  // [B, Hs, G, 1, Dv]
     grad.values.narrow(2, 0, row + 1).add_((exact.sum(-1).unsqueeze(-1) * row_out).sum(2));
   }
 }
@@ -152,7 +96,7 @@ ScaledSum sum_queries(const FeatureBlock& queries, const RowGradient& rows) {
   const Tensor p =
       queries.scaled(-row_log2 - log2.unsqueeze(2).unsqueeze(2)) * rows.inverse.unsqueeze(-1);
   log2 = log2.expand({log2.size(0), log2.size(1), p.size(-1)});
-  return {at::matmul(fold_group(p).transpose(-1, -2), fold_group(rows.g)), log2};
+  return {at::matmul(fold_group(p).transpose(-1, -2), fold_group(rows.g())), log2};
 }
 
 // Sums the gradient of a parameter over batch and length, then to the parameter's heads.
@@ -161,10 +105,9 @@ void add_parameter(const Tensor& grad, const Tensor& per_head) {
 }
 
 void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
-                          const FeatureBlock& queries, const FeatureGradient& grad,
-                          std::int64_t start) {
+                          const FeatureBlock& queries, const FeatureGradient& grad, Block block) {
   const auto g = p.query.backward(queries, grad);
-  outputs.q.narrow(2, start, g.x.size(3)).copy_(p.heads.join_queries(g.x));
+  outputs.q.narrow(2, block.start, block.length).copy_(p.heads.join_queries(g.x));
   if (outputs.projection.defined()) {
     const Tensor dw = at::matmul(g.argument.transpose(-1, -2), queries.x).sum(0);  // [Hs, G, M, D]
     add_parameter(outputs.projection, dw.flatten(0, 1) * std::sqrt(p.query.scale));
@@ -174,11 +117,10 @@ void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
 }
 
 void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const KeyBlock& keys,
-                        const KeyGradient& grad, std::int64_t start) {
+                        const KeyGradient& grad, Block block) {
   const auto g = p.key.backward(keys.features, grad.features);
-  const auto length = keys.values.size(2);
-  outputs.k.narrow(2, start, length).copy_(p.heads.reduce_keys(g.x));
-  outputs.v.narrow(2, start, length).copy_(p.heads.reduce_keys(grad.values));
+  outputs.k.narrow(2, block.start, block.length).copy_(p.heads.reduce_keys(g.x));
+  outputs.v.narrow(2, block.start, block.length).copy_(p.heads.reduce_keys(grad.values));
   const Tensor& dw_target =
       p.args.projection_k.defined() ? outputs.projection_k : outputs.projection;
   if (dw_target.defined()) {
@@ -188,7 +130,7 @@ void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const 
   if (outputs.bias_k.defined()) add_parameter(outputs.bias_k, grad.features.features.sum({0, 2}));
   if (outputs.key_bias.defined()) {
     const Tensor per_head = g.token_bias.transpose(0, 1);  // [Hs, B, C]
-    outputs.key_bias.narrow(2, start, length)
+    outputs.key_bias.narrow(2, block.start, block.length)
         .copy_(reduce_heads(per_head, outputs.key_bias.size(1)).transpose(0, 1));
   }
 }
@@ -226,29 +168,26 @@ void write_state_gradient(const Problem& p, const BackwardOutputs& outputs, cons
 }
 
 ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const BackwardOutputs& outputs) {
-  const auto chunks = (p.key_length() + kChunk - 1) / kChunk;
+  const Tensor along = at::zeros_like(in.row_sum);
+  const auto blocks = split_blocks(p.key_length(), kChunk);
   ScaledSum state = p.initial_sum();
-  for (std::int64_t c = 0; c < chunks; ++c) {
-    const auto start = c * kChunk;
-    const auto length = std::min(kChunk, p.key_length() - start);
-    const KeyBlock keys = p.load_keys(start, length);
-    const FeatureBlock queries = p.load_queries(start, length);
-    const RowGradient rows = load_rows(p, in, start, length);
-    FeatureGradient grad = query_gradient_from_state(queries, rows, state);
-    grad.add(query_gradient_in_chunk(queries, keys, rows, state.log2));
-    write_query_gradient(p, outputs, queries, grad, start);
+  for (const Block block : blocks) {
+    const KeyBlock keys = p.load_keys(block);
+    const FeatureBlock queries = p.load_queries(block);
+    RowGradient rows = load_rows(p, in, along, block);
+    const auto grad = causal_query_gradient(queries, keys, state, rows, p.args.renormalize);
+    write_query_gradient(p, outputs, queries, grad, block);
+    along.narrow(2, block.start, block.length).copy_(p.heads.join_queries(rows.along.squeeze(-1)));
     state = merge(state, sum_keys(keys));
   }
   ScaledSum later = final_gradient(p, in);
-  for (std::int64_t c = chunks - 1; c >= 0; --c) {
-    const auto start = c * kChunk;
-    const auto length = std::min(kChunk, p.key_length() - start);
-    const KeyBlock keys = p.load_keys(start, length);
-    const FeatureBlock queries = p.load_queries(start, length);
-    const RowGradient rows = load_rows(p, in, start, length);
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
+    const KeyBlock keys = p.load_keys(*block);
+    const FeatureBlock queries = p.load_queries(*block);
+    const RowGradient rows = load_rows(p, in, along, *block);
     KeyGradient grad = key_gradient_from_later(keys, later);
     add_key_gradient_in_chunk(grad, queries, keys, rows);
-    write_key_gradient(p, outputs, keys, grad, start);
+    write_key_gradient(p, outputs, keys, grad, *block);
     later = merge(later, sum_queries(queries, rows));
   }
   return later;
@@ -256,20 +195,19 @@ ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const Backward
 
 ScaledSum bidirectional_pass(const Problem& p, const BackwardInputs& in,
                              const BackwardOutputs& outputs) {
-  const auto block = p.block_length();
+  const Tensor along = at::zeros_like(in.row_sum);
   const ScaledSum state = final_state(p, in);
   ScaledSum later = final_gradient(p, in);
-  for (std::int64_t start = 0; start < p.query_length(); start += block) {
-    const auto length = std::min(block, p.query_length() - start);
-    const FeatureBlock queries = p.load_queries(start, length);
-    const RowGradient rows = load_rows(p, in, start, length);
-    write_query_gradient(p, outputs, queries, query_gradient_from_state(queries, rows, state),
-                         start);
+  for (const Block block : split_blocks(p.query_length(), p.block_length())) {
+    const FeatureBlock queries = p.load_queries(block);
+    RowGradient rows = load_rows(p, in, along, block);
+    const auto grad = query_gradient(queries, state, rows, p.args.renormalize);
+    write_query_gradient(p, outputs, queries, grad, block);
     later = merge(later, sum_queries(queries, rows));
   }
-  for (std::int64_t start = 0; start < p.key_length(); start += block) {
-    const KeyBlock keys = p.load_keys(start, std::min(block, p.key_length() - start));
-    write_key_gradient(p, outputs, keys, key_gradient_from_later(keys, later), start);
+  for (const Block block : split_blocks(p.key_length(), p.block_length())) {
+    const KeyBlock keys = p.load_keys(block);
+    write_key_gradient(p, outputs, keys, key_gradient_from_later(keys, later), block);
   }
   return later;
 }

@@ -9,7 +9,6 @@ namespace performer::composed {
 /// What the forward pass left and the gradients that come in; views over one dense problem.
 struct BackwardInputs {
   Tensor grad_out;                    // [B, H, Lq, Dv]
-  Tensor out;                         // [B, H, Lq, Dv]
   Tensor row_sum, row_log2_scale;     // [B, H, Lq]
   Tensor kv, normalizer, log2_scale;  // final state
   Tensor grad_kv, grad_normalizer;    // of the final state; undefined: 0

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "performer/ops/composed/chunk.h"
 #include "performer/ops/composed/pow2.h"
 
@@ -17,8 +15,7 @@ RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
   return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2};
 }
 
-void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows,
-                std::int64_t start) {
+void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows, Block block) {
   const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
   const Tensor denominator = rows.sums.select(-1, -1);
   Tensor out;
@@ -27,33 +24,29 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
   } else {
     out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
   }
-  const auto length = rows.log2.size(3);
-  outputs.out.narrow(2, start, length).copy_(p.heads.join_queries(out));
-  outputs.row_sum.narrow(2, start, length).copy_(p.heads.join_queries(denominator));
-  outputs.row_log2_scale.narrow(2, start, length).copy_(p.heads.join_queries(rows.log2));
+  outputs.out.narrow(2, block.start, block.length).copy_(p.heads.join_queries(out));
+  outputs.row_sum.narrow(2, block.start, block.length).copy_(p.heads.join_queries(denominator));
+  outputs.row_log2_scale.narrow(2, block.start, block.length)
+      .copy_(p.heads.join_queries(rows.log2));
 }
 
 ScaledSum causal_pass(const Problem& p, const ForwardOutputs& outputs) {
   ScaledSum state = p.initial_sum();
-  for (std::int64_t start = 0; start < p.key_length(); start += kChunk) {
-    const auto length = std::min(kChunk, p.key_length() - start);
-    const KeyBlock keys = p.load_keys(start, length);
-    const FeatureBlock queries = p.load_queries(start, length);
-    write_rows(p, outputs, attend_chunk(queries, keys, state), start);
+  for (const Block block : split_blocks(p.key_length(), kChunk)) {
+    const KeyBlock keys = p.load_keys(block);
+    write_rows(p, outputs, attend_chunk(p.load_queries(block), keys, state), block);
     state = merge(state, sum_keys(keys));
   }
   return state;
 }
 
 ScaledSum bidirectional_pass(const Problem& p, const ForwardOutputs& outputs) {
-  const auto block = p.block_length();
   ScaledSum state = p.initial_sum();
-  for (std::int64_t start = 0; start < p.key_length(); start += block) {
-    state = merge(state, sum_keys(p.load_keys(start, std::min(block, p.key_length() - start))));
+  for (const Block block : split_blocks(p.key_length(), p.block_length())) {
+    state = merge(state, sum_keys(p.load_keys(block)));
   }
-  for (std::int64_t start = 0; start < p.query_length(); start += block) {
-    const auto length = std::min(block, p.query_length() - start);
-    write_rows(p, outputs, attend_state(p.load_queries(start, length), state), start);
+  for (const Block block : split_blocks(p.query_length(), p.block_length())) {
+    write_rows(p, outputs, attend_state(p.load_queries(block), state), block);
   }
   return state;
 }

@@ -64,12 +64,14 @@ std::int64_t Problem::block_length() const {
   return std::clamp(kBlockElements / per_token, kMinBlock, kMaxBlock);
 }
 
-FeatureBlock Problem::load_queries(std::int64_t start, std::int64_t length) const {
+FeatureBlock Problem::load_queries(Block block) const {
+  const auto [start, length] = block;
   const Tensor q = args.q.narrow(2, start, length).to(dtype);
   return query.features(heads.split_queries(q), {}, {});
 }
 
-KeyBlock Problem::load_keys(std::int64_t start, std::int64_t length) const {
+KeyBlock Problem::load_keys(Block tokens) const {
+  const auto [start, length] = tokens;
   KeyBlock block;
   Tensor k = heads.expand_keys(args.k.narrow(2, start, length).to(dtype));  // [B, Hs, C, D]
   Tensor v = heads.expand_keys(args.v.narrow(2, start, length).to(dtype));
@@ -103,6 +105,14 @@ ScaledSum Problem::initial_sum() const {
   }
   return {at::cat({args.state_kv, args.state_normalizer.unsqueeze(-1)}, -1),
           args.state_log2_scale.to(dtype)};
+}
+
+std::vector<Block> split_blocks(std::int64_t total, std::int64_t length) {
+  std::vector<Block> blocks;
+  for (std::int64_t start = 0; start < total; start += length) {
+    blocks.push_back({start, std::min(length, total - start)});
+  }
+  return blocks;
 }
 
 ScaledSum sum_keys(const KeyBlock& keys) {

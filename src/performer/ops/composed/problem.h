@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "performer/ops/composed/features.h"
 #include "performer/ops/composed/heads.h"
@@ -10,6 +11,12 @@
 #include "performer/ops/favor_args.h"
 
 namespace performer::composed {
+
+/// Consecutive tokens.
+struct Block {
+  std::int64_t start, length;
+};
+std::vector<Block> split_blocks(std::int64_t total, std::int64_t length);
 
 /// A block of keys: features, [v, 1] and scales. Masked keys are selected away, not multiplied by
 /// 0.
@@ -39,8 +46,8 @@ struct Problem {
   /// features.
   std::int64_t block_length() const;
 
-  FeatureBlock load_queries(std::int64_t start, std::int64_t length) const;  // [B, Hs, G, C, M']
-  KeyBlock load_keys(std::int64_t start, std::int64_t length) const;
+  FeatureBlock load_queries(Block block) const;  // [B, Hs, G, C, M']
+  KeyBlock load_keys(Block block) const;
   ScaledSum initial_sum() const;  // [B, Hs, M', Dv + 1]
 };
 
