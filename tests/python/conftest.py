@@ -1,5 +1,11 @@
+import os
+import tempfile
+
 import pytest
 import torch
+
+# Code compiled for another build of the operators must not serve this one.
+os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp(prefix="performer-inductor-")
 
 
 @pytest.fixture(autouse=True)

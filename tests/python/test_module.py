@@ -81,7 +81,9 @@ def test_cross_attention():
     assert not torch.equal(layer(x, key), layer(x, key, value))
 
 
-@pytest.mark.parametrize("feature_map", ["positive", "relu", torch.relu], ids=str)
+@pytest.mark.parametrize(
+    "feature_map", ["positive", "relu", torch.relu], ids=["positive", "relu", "callable"]
+)
 def test_steps_equal_the_batch(feature_map):
     layer, x = layer_and_input(causal=True, feature_map=feature_map)
     out = layer(x)

@@ -17,7 +17,9 @@ def deterministic():
     torch.use_deterministic_algorithms(False)
 
 
-@pytest.mark.parametrize("feature_map", ["positive", "relu", torch.relu], ids=str)
+@pytest.mark.parametrize(
+    "feature_map", ["positive", "relu", torch.relu], ids=["positive", "relu", "callable"]
+)
 def test_autocast_casts_q_k_v_only(feature_map):
     q, k, v, W = inputs("positive", L=33, dtype=torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):

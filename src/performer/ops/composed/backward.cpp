@@ -177,7 +177,10 @@ ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const Backward
     RowGradient rows = load_rows(p, in, along, block);
     const auto grad = causal_query_gradient(queries, keys, state, rows, p.args.renormalize);
     write_query_gradient(p, outputs, queries, grad, block);
-    along.narrow(2, block.start, block.length).copy_(p.heads.join_queries(rows.along.squeeze(-1)));
+    if (p.args.renormalize) {
+      along.narrow(2, block.start, block.length)
+          .copy_(p.heads.join_queries(rows.along.squeeze(-1)));
+    }
     state = merge(state, sum_keys(keys));
   }
   ScaledSum later = final_gradient(p, in);
