@@ -64,16 +64,23 @@ TEST_P(Causal, WhatComesAfterTLeavesOutputsUpToTBitEqual) {
   }
 }
 
-TEST_P(Causal, WhatComesAfterTLeavesUndividedSumsUpToTBitEqual) {
-  Inputs in = make_inputs(problem());
-  in.options.renormalize = Renormalize::kNo;
-  const Tensor out = run(in);
-  for (const std::int64_t t : {0, 17, 64}) {
-    Inputs changed = in;
-    for (Tensor* tensor : {&changed.q, &changed.k, &changed.v}) {
-      *tensor = replaced(*tensor, 2, t + 1, kNaN);
+TEST_P(Causal, WhatComesAfterTLeavesSumsAndOutputsWithoutAMaskBitEqual) {
+  OpCase c = problem();
+  c.key_bias = false;
+  for (const Renormalize renormalize : {Renormalize::kNo, Renormalize::kYes}) {
+    c.renormalize = renormalize;
+    const Inputs in = make_inputs(c);
+    const Tensor out = run(in);
+    for (const std::int64_t t : {0, 17, 64}) {
+      for (const double value : {1e4, kNaN}) {
+        Inputs changed = in;
+        for (Tensor* tensor : {&changed.q, &changed.k, &changed.v}) {
+          *tensor = replaced(*tensor, 2, t + 1, value);
+        }
+        EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
+            << "t = " << t << ", later values " << value;
+      }
     }
-    EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1))) << "t = " << t;
   }
 }
 

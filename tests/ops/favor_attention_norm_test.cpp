@@ -43,6 +43,36 @@ TEST_P(AnyNorm, GradientsAreFinite) {
   }
 }
 
+TEST_P(AnyNorm, GradientsAreAsGoodAsThoseOfTheUnfusedFormula) {
+  const auto [map, causality, magnitude] = GetParam();
+  OpCase c = problem(map, causality, magnitude);
+  c.batch = 2;
+  const Inputs in = make_inputs(c);
+  const Tensor dout = make_inputs(c, 1).v, rows = at::arange(c.length);
+  const auto got = operator_gradients(in, dout, false);
+  const auto exact = oracle_gradients(in, dout, false, rows);
+  const auto unfused = oracle_gradients(in, dout, false, rows, at::kFloat);
+  for (std::size_t n = 0; n < 3; ++n) {
+    const double floor = 2e-6 * std::max(rms(dout), rms(exact[n]));
+    EXPECT_LE(rms_error(got[n], exact[n]), 3 * rms_error(unfused[n], exact[n]) + floor) << n;
+  }
+}
+
+TEST_P(AnyNorm, OutlierTokensSpoilNoOther) {
+  const auto [map, causality, magnitude] = GetParam();
+  OpCase c = problem(map, causality, 1);
+  c.key_bias = true;
+  Inputs in = make_inputs(c);
+  for (const std::int64_t token : {0, 17, 40, 70}) {
+    in.q.select(2, token).mul_(magnitude);
+    in.k.select(2, token + 1).mul_(magnitude);
+    in.options.key_bias.select(2, token + 2).mul_(magnitude);
+  }
+  const Tensor out = favor_attention(in.q, in.k, in.v, in.W, in.options);
+  const Tensor exact = oracle(in).out;
+  EXPECT_LE(rms_error(out, exact), allowed(in, exact));
+}
+
 const auto name_of_case = [](const auto& info) {
   const auto [map, causality, magnitude] = info.param;
   return std::string(to_string(map)) + (causality == Causality::kCausal ? "_causal_" : "_both_") +
