@@ -49,6 +49,8 @@ def compose(
         )
     q, k, v = _cast_for_autocast(qkv)
     _check(q, k, v)
+    _check_options(scale, eps, key_mask)
+    _check_heads(W, q.shape[1], k.shape[1])
     if key_mask is not None and key_mask.shape == (k.shape[0], k.shape[2]):
         # A masked key that holds NaN must not reach f, whose slope would carry it to W.
         k = k.masked_fill(~key_mask[:, None, :, None], 0)
@@ -88,6 +90,25 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
             )
 
 
+def _check_options(scale: float | None, eps: float | None, key_mask: Tensor | None) -> None:
+    if scale is not None and not (math.isfinite(scale) and scale > 0):
+        raise ValueError(f"favor_attention: scale must be finite and positive, got {scale}")
+    if eps is not None and not (math.isfinite(eps) and eps >= 0):
+        raise ValueError(f"favor_attention: eps must be finite and not negative, got {eps}")
+    if key_mask is not None and key_mask.dtype != torch.bool:
+        raise ValueError(
+            f"favor_attention: key_mask must be bool (True = a real key), got {key_mask.dtype}"
+        )
+
+
+def _check_heads(W: Tensor | None, heads: int, key_heads: int) -> None:
+    if W is not None and W.dim() == 3 and W.shape[0] not in (1, key_heads, heads):
+        raise ValueError(
+            f"favor_attention: W must be shared or have 1, {key_heads} (k's) or {heads} (q's) "
+            f"heads, got {list(W.shape)}"
+        )
+
+
 def _project(x: Tensor, W: Tensor | None, dtype: torch.dtype) -> Tensor:
     """x [B, heads, L, D], W [M, D] or [1|Hw, M, D] -> [B, max(heads, Hw), L, M]."""
     if W is None:
@@ -100,11 +121,6 @@ def _project(x: Tensor, W: Tensor | None, dtype: torch.dtype) -> Tensor:
     W = W.to(dtype)
     if W.dim() == 3 and W.shape[0] != 1:
         heads = max(x.shape[1], W.shape[0])
-        if heads % x.shape[1] or heads % W.shape[0]:
-            raise ValueError(
-                f"favor_attention: the heads of W must be 1, Hkv or H, "
-                f"got {W.shape[0]} for {x.shape[1]} heads"
-            )
         x = x.repeat_interleave(heads // x.shape[1], dim=1)
         W = W.repeat_interleave(heads // W.shape[0], dim=0)
     return x @ W.transpose(-1, -2)
@@ -115,13 +131,14 @@ def salt(
     W: Tensor | None,
     scale: float | None,
     eps: float | None,
+    device: torch.device,
 ) -> Tensor:
-    """int64 [1]. The operator sees features only; this tells states of other W, f, scale or eps
+    """int64 [1] on `device`. The operator sees features only; this tells states of other W, f, scale or eps
     apart. Functions are known by their names: two lambdas of one scope look the same."""
     code = 0
     for character in f"{getattr(f, '__name__', type(f).__name__)} {scale} {eps}":
         code = (code * 31 + ord(character)) % (1 << 61)
-    mark = torch.tensor([code], dtype=torch.int64)
+    mark = torch.tensor([code], dtype=torch.int64, device=device)
     return mark if W is None else mark ^ _fingerprint(W)
 
 

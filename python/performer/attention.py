@@ -237,7 +237,12 @@ def features(
         return phi
     if bias is not None:
         raise ValueError("features: bias belongs to the softmax maps, got feature_map=<callable>")
-    return apply_map(feature_map, x if W is None else x @ W.to(x.dtype).mT, eps)
+    return apply_map(feature_map, x if W is None else _wide_product(x, W), eps)
+
+
+def _wide_product(x: Tensor, W: Tensor) -> Tensor:
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return (x.to(dtype) @ W.to(dtype).mT).to(x.dtype)
 
 
 def _dense(W: Tensor | Projection | None) -> Tensor | None:
@@ -259,7 +264,7 @@ def _call_composed(
         out, next_state = _call_operator(
             (mixed.phi_q, mixed.phi_k, mixed.v),
             state,
-            salt(f, projections[0], scale, eps),
+            salt(f, projections[0], scale, eps, mixed.v.device),
             projection=None,
             projection_k=None,
             feature_map="identity",

@@ -85,7 +85,9 @@ class FavorAttention(nn.Module):
         self.v_proj = nn.Linear(embed_dim, kv_dim, bias, device, dtype)
         self.out_proj = nn.Linear(embed_dim, embed_dim, bias, device, dtype)
         projection = self._draw(0)
-        self.register_buffer("projection", None if projection is None else projection.to(device))
+        self.register_buffer(
+            "projection", None if projection is None else projection.to(self.q_proj.weight.device)
+        )
         self.register_buffer("draw", torch.zeros((), dtype=torch.int64, device=device))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64, device=device))
 

@@ -25,7 +25,7 @@ class FavorState(NamedTuple):
     kv: Tensor  # [N, Hs, M', Dv] float32 or float64
     normalizer: Tensor  # [N, Hs, M']
     log2_scale: Tensor  # [N, Hs, M'] int32
-    fingerprint: Tensor | None = None  # int64 [1] on the CPU: W, map and scale; None: not checked
+    fingerprint: Tensor | None = None  # int64 [1]: W, map and scale; None: not checked
 
     def reorder(self, index: Tensor) -> "FavorState":
         """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""
@@ -37,12 +37,12 @@ class FavorState(NamedTuple):
         )
 
     def to(self, device: torch.device | str) -> "FavorState":
-        """The state on `device`; the fingerprint stays on the CPU."""
+        """The state on `device`."""
         return FavorState(
             self.kv.to(device),
             self.normalizer.to(device),
             self.log2_scale.to(device),
-            self.fingerprint,
+            None if self.fingerprint is None else self.fingerprint.to(device),
         )
 
     @property

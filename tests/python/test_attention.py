@@ -164,3 +164,34 @@ class TestCallable:
         q, k, v, W = inputs("relu")
         with pytest.raises(ValueError, match=r"elementwise, got shape \[1, 2, 4, 6\]"):
             performer.favor_attention(q, k, v, W, lambda u: torch.cat([u, -u], -1))
+
+
+def test_rows_beyond_the_range_of_the_scales_are_nan_not_zero():
+    W = performer.draw_projection(64, 64)
+    q, k, v = (torch.randn(1, 1, 8, 64, dtype=torch.float64) for _ in range(3))
+    for causal in (False, True):
+        inside = performer.favor_attention(q, 2000 * k, v, W, scale=1.0, causal=causal)
+        beyond = performer.favor_attention(q, 9000 * k, v, W, scale=1.0, causal=causal)
+        assert inside.isfinite().all() and inside.abs().amax() > 0.1
+        assert beyond.isnan().all()
+
+
+def test_features_round_once():
+    W = performer.draw_projection(32, 16)
+    x = (2 * torch.randn(10, 16)).bfloat16()
+    exact = performer.features(x.double(), W)
+    assert ((performer.features(x, W).double() - exact) / exact).abs().max() < 2**-8
+
+
+def test_expanded_queries_keep_the_batch_outermost():
+    q = torch.randn(1, 2, 20, 16).expand(3, 2, 20, 16)
+    out = performer.favor_attention(q, q, q, performer.draw_projection(32, 16))
+    assert out.is_contiguous()
+
+
+def test_maps_keep_float32_under_autocast():
+    q = torch.randn(1, 2, 12, 16)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert performer.exact_attention_map(q, q).dtype == torch.float32
+        estimate = performer.attention_map(q, q, performer.draw_projection(32, 16))
+    assert estimate.dtype == torch.float32

@@ -163,3 +163,29 @@ class TestCallable:
     def test_features_take_no_bias(self):
         with pytest.raises(ValueError, match="bias belongs to the softmax maps"):
             performer.features(tensor(4, 2), None, torch.relu, tensor(2))
+
+
+def test_no_query_heads_are_refused():
+    q = torch.randn(1, 2, 5, 16)
+    with pytest.raises(RuntimeError, match="neither 0"):
+        performer.favor_attention(q[:, :0], q, q, performer.draw_projection(32, 16))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": -1.0}, "scale must be finite and positive, got -1.0"),
+        ({"eps": float("nan")}, "eps must be finite and not negative, got nan"),
+        ({"key_mask": torch.ones(1, 5, dtype=torch.int64)}, "key_mask must be bool"),
+    ],
+)
+def test_a_callable_map_keeps_the_rules_of_the_options(options, message):
+    q = torch.randn(1, 2, 5, 16)
+    with pytest.raises(ValueError, match=message):
+        performer.favor_attention(q, q, q, None, torch.relu, **options)
+
+
+def test_a_callable_map_keeps_the_rule_of_heads():
+    q = torch.randn(1, 2, 5, 16)
+    with pytest.raises(ValueError, match=r"heads, got \[4, 32, 16\]"):
+        performer.favor_attention(q, q, q, performer.draw_projection(32, 16, heads=4), torch.relu)

@@ -240,3 +240,9 @@ def test_bad_calls():
         layer.step(x[:, :1])
     with pytest.raises(ValueError, match=r"query must be \[batch, length, 8\], got \[7, 8\]"):
         layer(x[0])
+
+
+def test_the_projection_follows_the_default_device():
+    with torch.device("meta"):
+        layer = performer.FavorAttention(32, 2, 32)
+    assert layer.projection.device.type == "meta"

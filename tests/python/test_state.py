@@ -171,3 +171,29 @@ class TestMergeStates:
         (b, *_), _ = self.chunks("loglinear")
         with pytest.raises(ValueError, match="same projection, map and scale, got fingerprints"):
             performer.merge_states(a, b)
+
+
+def test_a_state_notices_any_changed_value_of_the_projection():
+    W = performer.draw_projection(256, 64, heads=8)
+    x = torch.randn(1, 8, 4, 64)
+    _, state = performer.favor_attention(x, x, x, W, return_state=True)
+    for index in (1, 12345, W.numel() - 1):
+        other = W.clone()
+        other.view(-1)[index] += 1e-3
+        with pytest.raises(RuntimeError, match="another W"):
+            performer.favor_attention(x, x, x, other, initial_state=state)
+
+
+def test_a_shared_projection_may_have_a_head_axis_of_one():
+    W = performer.draw_projection(32, 16)
+    x = torch.randn(1, 2, 4, 16)
+    _, state = performer.favor_attention(x, x, x, W, return_state=True)
+    performer.favor_attention(x, x, x, W[None], initial_state=state)
+
+
+def test_states_and_callables_follow_the_device():
+    with torch._subclasses.FakeTensorMode():
+        q, W = torch.empty(1, 2, 5, 16, device="cuda"), torch.empty(2, 32, 16, device="cuda")
+        _, state = performer.favor_attention(q, q, q, W, torch.relu, return_state=True)
+        assert state.fingerprint.device.type == "cuda"
+        assert state.to("cpu").fingerprint.device.type == "cpu"

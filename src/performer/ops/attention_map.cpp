@@ -72,6 +72,7 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
   check_heads(kOp, q, k);
   check_unpacked(options);
   check_selection(kOp, selection, q, k);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto dtype = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const bool causal = options.causality == Causality::kCausal;
   const Tensor rows =
@@ -80,7 +81,8 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
   const Tensor queries =
       (rows.defined() && !causal ? q.index_select(2, rows) : q).to(dtype);  // [B, H, R, D]
   const Tensor keys = k.to(dtype);
-  const std::int64_t pool = selection.pool.value_or(1);
+  const std::int64_t pool = std::min(selection.pool.value_or(1),
+                                     std::max<std::int64_t>(1, std::max(q.size(2), k.size(2))));
   const Tensor group = at::arange(k.size(2), q.options().dtype(at::kLong)).floor_divide(pool);
   const Tensor columns = positions_or_all(selection.columns, ceil_div(k.size(2), pool), q);
   const std::int64_t row_elements =
@@ -105,6 +107,7 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
 Tensor exact_attention_map(const Tensor& q, const Tensor& k, const ExactOptions& options,
                            const MapSelection& selection) {
   constexpr const char* kOp = "exact_attention_map";
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const SoftmaxRows exact(kOp, q, k, options);
   check_selection(kOp, selection, q, k);
   const Tensor rows = positions_or_all(selection.rows, q.size(2), q);

@@ -32,12 +32,16 @@ std::uint64_t bits(double value) {
   return word;
 }
 
-// Shape and at most kFingerprintSamples evenly spaced values: a redrawn or resized tensor differs.
-std::uint64_t mix_tensor(std::uint64_t hash, const Tensor& t) {
+// Shape, the sum of all bit patterns (the same in any order) and evenly spaced values (which see a
+// permutation). A shared tensor [...] is the same as [1, ...].
+std::uint64_t mix_tensor(std::uint64_t hash, const Tensor& t, std::int64_t trailing) {
   if (!t.defined()) return mix(hash, 0);
+  if (t.dim() == trailing) hash = mix(hash, 2);
   for (const auto size : t.sizes()) hash = mix(hash, static_cast<std::uint64_t>(size) + 1);
-  const auto stride = std::max<std::int64_t>(1, t.numel() / kFingerprintSamples);
   const Tensor flat = t.detach().reshape(-1);
+  const Tensor words = flat.view(t.scalar_type() == at::kDouble ? at::kLong : at::kInt);
+  hash = mix(hash, static_cast<std::uint64_t>(words.sum(at::kLong).item<std::int64_t>()));
+  const auto stride = flat.numel() / kFingerprintSamples + 1;
   const Tensor sample =
       flat.slice(0, 0, flat.numel(), stride).to(at::kCPU, at::kDouble).contiguous();
   const auto* values = sample.const_data_ptr<double>();
@@ -83,9 +87,9 @@ Tensor favor_fingerprint(const FavorArgs& args) {
   std::uint64_t hash = mix(0, static_cast<std::uint64_t>(args.map()));
   hash = mix(hash, bits(args.resolved_scale()));
   hash = mix(hash, is_softmax_map(args.map()) ? 0 : bits(args.resolved_eps()));
-  hash = mix_tensor(hash, args.projection);
-  hash = mix_tensor(hash, args.projection_k);
-  hash = mix_tensor(hash, args.bias_k);
+  hash = mix_tensor(hash, args.projection, 2);
+  hash = mix_tensor(hash, args.projection_k, 2);
+  hash = mix_tensor(hash, args.bias_k, 1);
   const Tensor out = at::empty({1}, at::kLong);
   out.data_ptr<std::int64_t>()[0] = static_cast<std::int64_t>(hash);
   return out.to(args.q.device());
@@ -104,8 +108,11 @@ Tensor empty_in_stride_order(const Tensor& like, c10::SymIntArrayRef sizes) {
   const auto strides = like.sym_strides();
   std::vector<std::int64_t> order(sizes.size());
   std::iota(order.begin(), order.end(), 0);
+  // Expanded dimensions (stride 0) say nothing of the order and come first.
   std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
-    return strides[static_cast<std::size_t>(a)] > strides[static_cast<std::size_t>(b)];
+    const auto& left = strides[static_cast<std::size_t>(a)];
+    const auto& right = strides[static_cast<std::size_t>(b)];
+    return right != 0 && (left == 0 || left > right);
   });
   std::vector<c10::SymInt> laid_out;
   std::vector<std::int64_t> inverse(order.size());

@@ -34,9 +34,9 @@ void check_query_key_value(const FavorArgs& a) {
               a.k.sym_sizes());
   TORCH_CHECK(a.v.sym_size(1) == a.k.sym_size(1) && a.v.sym_size(2) == a.k.sym_size(2), kOp,
               "v must have k's heads and length, got k ", a.k.sym_sizes(), ", v ", a.v.sym_sizes());
-  TORCH_CHECK(a.k.sym_size(1) > 0 && a.q.sym_size(1) % a.k.sym_size(1) == 0, kOp,
-              "the heads of k must divide those of q, got q ", a.q.sym_sizes(), ", k ",
-              a.k.sym_sizes());
+  TORCH_CHECK(a.q.sym_size(1) > 0 && a.k.sym_size(1) > 0 && a.q.sym_size(1) % a.k.sym_size(1) == 0,
+              kOp, "the heads of k must divide those of q (neither 0), got q ", a.q.sym_sizes(),
+              ", k ", a.k.sym_sizes());
   TORCH_CHECK(!a.causal || a.packed() || a.q.sym_size(2) == a.k.sym_size(2), kOp,
               "causal needs q and k of one length (give a prefix as initial_state), got q ",
               a.q.sym_sizes(), ", k ", a.k.sym_sizes());
@@ -177,7 +177,7 @@ void check_state(const FavorArgs& a) {
 // Offsets start at 0, do not fall and end at the packed length.
 Tensor check_offsets(const Tensor& cu, const char* name, std::int64_t length,
                      const std::optional<c10::SymInt>& max_length) {
-  const Tensor host = cu.to(at::kCPU, at::kLong).contiguous();
+  Tensor host = cu.to(at::kCPU, at::kLong).contiguous();
   const auto* offsets = host.const_data_ptr<std::int64_t>();
   const auto last = host.numel() - 1;
   TORCH_CHECK(offsets[0] == 0, kOp, name, " must start at 0, got ", offsets[0]);

@@ -40,6 +40,23 @@ void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, c
               "' takes no eps (it estimates the softmax kernel exactly as defined), got ", *eps);
 }
 
+Tensor wide_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
+                     std::optional<double> eps) {
+  const Tensor u = projection.defined() ? at::matmul(x, projection.t()) : x;
+  if (!is_softmax_map(map)) return apply_elementwise(map, u) + eps.value_or(default_eps(map));
+
+  const Tensor half_norm = 0.5 * x.square().sum(-1, /*keepdim=*/true);  // [..., 1]
+  const auto rows = static_cast<double>(projection.size(0));
+  if (map == FeatureMap::kTrigonometric) {
+    return at::cat({at::sin(u), at::cos(u)}, -1) * at::exp(half_norm) / std::sqrt(rows);
+  }
+  Tensor log = map == FeatureMap::kHyperbolic ? at::cat({u, -u}, -1) : u;
+  if (bias.defined()) log = log + bias;
+  if (map == FeatureMap::kLoglinear) return at::exp(log);
+  const double count = map == FeatureMap::kHyperbolic ? 2.0 * rows : rows;
+  return at::exp(log - half_norm) / std::sqrt(count);
+}
+
 }  // namespace
 
 FeatureMap parse_feature_map(std::string_view name) {
@@ -153,19 +170,11 @@ Tensor elementwise_slope(FeatureMap map, const Tensor& u) {
 Tensor features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
                 std::optional<double> eps) {
   check_features(x, projection, map, bias, eps);
-  const Tensor u = projection.defined() ? at::matmul(x, projection.to(x.scalar_type()).t()) : x;
-  if (!is_softmax_map(map)) return apply_elementwise(map, u) + eps.value_or(default_eps(map));
-
-  const Tensor half_norm = 0.5 * x.square().sum(-1, /*keepdim=*/true);  // [..., 1]
-  const auto rows = static_cast<double>(projection.size(0));
-  if (map == FeatureMap::kTrigonometric) {
-    return at::cat({at::sin(u), at::cos(u)}, -1) * at::exp(half_norm) / std::sqrt(rows);
-  }
-  Tensor log = map == FeatureMap::kHyperbolic ? at::cat({u, -u}, -1) : u;
-  if (bias.defined()) log = log + bias.to(x.scalar_type());
-  if (map == FeatureMap::kLoglinear) return at::exp(log);
-  const double count = map == FeatureMap::kHyperbolic ? 2.0 * rows : rows;
-  return at::exp(log - half_norm) / std::sqrt(count);
+  // Narrow types are rounded once, at the end.
+  const auto dtype = at::promote_types(x.scalar_type(), at::kFloat);
+  return wide_features(x.to(dtype), projection.defined() ? projection.to(dtype) : projection, map,
+                       bias.defined() ? bias.to(dtype) : bias, eps)
+      .to(x.scalar_type());
 }
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {

@@ -30,8 +30,9 @@ void check_oprf(const Tensor& W, const Tensor& a) {
 // W with a head axis that matches `heads` values of a.
 Tensor expand_projection(const Tensor& W, std::int64_t heads) {
   const Tensor w = W.dim() == 2 ? W.unsqueeze(0) : W;
-  TORCH_CHECK(heads == 1 || heads % w.size(0) == 0, "oprf: a must have as many heads as the ",
-              "projection ", W.sizes(), " or a multiple, got ", heads);
+  TORCH_CHECK(heads == 1 || (w.size(0) > 0 && heads % w.size(0) == 0),
+              "oprf: a must have as many heads as the ", "projection ", W.sizes(),
+              " or a multiple, got ", heads);
   return heads <= w.size(0) ? w : w.repeat_interleave(heads / w.size(0), 0);
 }
 

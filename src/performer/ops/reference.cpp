@@ -239,6 +239,7 @@ Attention attend(const Features& x, const Keys& keys, const Evaluation& e, doubl
 Attention concatenate(const std::vector<Attention>& parts) {
   const auto join = [&](Tensor Attention::*field) {
     std::vector<Tensor> pieces;
+    pieces.reserve(parts.size());
     for (const auto& part : parts) pieces.push_back(part.*field);
     return at::cat(pieces, 2);
   };

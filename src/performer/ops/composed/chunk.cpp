@@ -9,8 +9,6 @@
 namespace performer::composed {
 namespace {
 
-constexpr double kReached = kEmptyLog2Scale / 2;  // scales above it come from a key
-
 // A product q_hat . k_hat loses terms below 2^-126 each; a row whose denominator keeps 2^-60 of its
 // scale cannot notice. Others are summed feature by feature with their own scales.
 constexpr double kRowGuard = 0x1p-60;
@@ -70,11 +68,11 @@ RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const Sc
   const Tensor from_chunk = unfold_group(at::matmul(fold_group(scores), values), group);
   const Tensor from_state = unfold_group(at::matmul(fold_group(pair.q_hat), state.sum), group);
   const Tensor state_decay = exact_exp2(at::clamp_max(-h, 0)).unsqueeze(2).unsqueeze(-1);
-  RowSums rows{from_chunk + from_state * state_decay, pair.b + h.unsqueeze(2)};
+  RowSums rows{from_chunk + from_state * state_decay, pair.b + h.unsqueeze(2),
+               h.gt(kReached).unsqueeze(2)};
 
   if (queries.log2.defined()) {
-    const Tensor weak =
-        rows.sums.select(-1, -1).lt(kRowGuard).logical_and(h.gt(kReached).unsqueeze(2));
+    const Tensor weak = rows.sums.select(-1, -1).lt(kRowGuard).logical_and(rows.reached);
     if (weak.any().item<bool>()) replace_exact_rows(rows, weak, {queries, keys, values, state});
   }
   if (!finite) rows.sums = add_nonfinite(rows.sums, keys.values);

@@ -27,8 +27,9 @@ struct ChunkPair {
 
 /// sums 2^log2 = sum over the state and over j <= i of phi(q_i) . phi(k_j) [v_j, 1].
 struct RowSums {
-  Tensor sums;  // [B, Hs, G, C, Dv + 1]
-  Tensor log2;  // [B, Hs, G, C] integers
+  Tensor sums;     // [B, Hs, G, C, Dv + 1]
+  Tensor log2;     // [B, Hs, G, C] integers
+  Tensor reached;  // bool [B, Hs, 1, 1|C]: the row has keys
 };
 
 RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const ScaledSum& state);

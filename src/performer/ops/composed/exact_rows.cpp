@@ -14,10 +14,11 @@ RowSums exact_row(const ChunkInputs& in, std::int64_t row) {
   const Tensor q = in.queries.log2.select(3, row);                        // [B, Hs, G, M']
   const Tensor log2 = round_up_log2((q + scale).amax(-1));                // [B, Hs, G]
   const Tensor weights = row_weights(in.queries, in.keys, log2, row).sum(-1);
-  const Tensor from_state = at::exp2(q + in.state.log2.unsqueeze(2) - log2.unsqueeze(-1));
+  const Tensor from_state = at::exp2(q + (in.state.log2.unsqueeze(2) - log2.unsqueeze(-1)));
   return {
       at::matmul(weights, in.values.narrow(2, 0, row + 1)) + at::matmul(from_state, in.state.sum),
-      log2};
+      log2,
+      {}};
 }
 
 }  // namespace
@@ -30,9 +31,10 @@ std::vector<std::int64_t> marked_rows(const Tensor& weak) {
 
 Tensor row_weights(const FeatureBlock& queries, const KeyBlock& keys, const Tensor& log2,
                    std::int64_t row) {
-  const Tensor q = queries.log2.select(3, row) - log2.unsqueeze(-1);       // [B, Hs, G, M']
+  const Tensor q = queries.log2.select(3, row);                            // [B, Hs, G, M']
   const Tensor k = keys.features.log2.narrow(2, 0, row + 1).unsqueeze(2);  // [B, Hs, 1, i+1, M']
-  return at::exp2(q.unsqueeze(3) + k);
+  // The two large terms cancel first: q keeps its fraction.
+  return at::exp2(q.unsqueeze(3) + (k - log2.unsqueeze(-1).unsqueeze(-1)));
 }
 
 void replace_exact_rows(RowSums& rows, const Tensor& weak, const ChunkInputs& in) {

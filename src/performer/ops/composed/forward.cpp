@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <limits>
+
 #include "performer/ops/composed/chunk.h"
 #include "performer/ops/composed/pow2.h"
 
@@ -12,7 +14,8 @@ RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
   const Tensor scale = state.log2.unsqueeze(2).unsqueeze(2);  // [B, Hs, 1, 1, M']
   const Tensor log2 = round_up_log2((queries.bound() + scale).amax(-1));
   const Tensor weights = queries.scaled(scale - log2.unsqueeze(-1));
-  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2};
+  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2,
+          state.log2.gt(kReached).any(-1).unsqueeze(-1).unsqueeze(-1)};
 }
 
 void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows, Block block) {
@@ -20,7 +23,13 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
   const Tensor denominator = rows.sums.select(-1, -1);
   Tensor out;
   if (p.args.renormalize) {
-    out = (numerator / denominator.unsqueeze(-1)).masked_fill(denominator.eq(0).unsqueeze(-1), 0);
+    const Tensor zero = denominator.eq(0);
+    out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
+    // Exponential features never sum to 0: these left the range of the scales.
+    if (is_exponential_map(p.args.map())) {
+      const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
+      out = out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
+    }
   } else {
     out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
   }

@@ -22,7 +22,7 @@ Tensor scale_pow2(const Tensor& x, const Tensor& e) {
 }
 
 Tensor round_up_log2(const Tensor& log2) {
-  constexpr double kBound = 1 << 29;
+  constexpr double kBound = 1 << 28;
   return log2.ceil().clamp(-kBound, kBound).nan_to_num(kEmptyLog2Scale);
 }
 

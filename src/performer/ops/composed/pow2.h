@@ -13,7 +13,7 @@ Tensor exact_exp2(const Tensor& e);
 /// x 2^e, exactly unless the result leaves the normal range; 0 stays 0 for every e.
 Tensor scale_pow2(const Tensor& x, const Tensor& e);
 
-/// The integer scale of a log2 magnitude: rounded up, within +-2^29; NaN counts as unreached.
+/// The integer scale of a log2 magnitude: rounded up, within +-2^28; NaN counts as unreached.
 Tensor round_up_log2(const Tensor& log2);
 
 }  // namespace performer::composed

@@ -14,6 +14,9 @@ struct ScaledSum {
   Tensor log2;  // [..., M']
 };
 
+/// Scales above this come from a key.
+inline constexpr double kReached = -static_cast<double>(1 << 29);
+
 /// The one merge of chunks, splits, steps and ranks: exact rescaling to the larger scale, then +.
 ScaledSum merge(const ScaledSum& a, const ScaledSum& b);
 
