@@ -133,8 +133,8 @@ def salt(
     eps: float | None,
     device: torch.device,
 ) -> Tensor:
-    """int64 [1] on `device`. The operator sees features only; this tells states of other W, f, scale or eps
-    apart. Functions are known by their names: two lambdas of one scope look the same."""
+    """int64 [1] on `device`. The operator sees features only; this tells states of other W, f,
+    scale or eps apart. Functions are known by name: two lambdas of one scope look the same."""
     code = 0
     for character in f"{getattr(f, '__name__', type(f).__name__)} {scale} {eps}":
         code = (code * 31 + ord(character)) % (1 << 61)

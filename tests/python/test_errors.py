@@ -153,7 +153,7 @@ class TestCallable:
             performer.favor_attention(q, k, v, W[..., :1], torch.relu)
         with pytest.raises(ValueError, match="one floating-point dtype"):
             performer.favor_attention(q, k, v.float(), W, torch.relu)
-        with pytest.raises(ValueError, match="heads of W must be 1, Hkv or H, got 3"):
+        with pytest.raises(ValueError, match=r"heads, got \[3, "):
             performer.favor_attention(q, k, v, tensor(3, 3, 2), torch.relu)
         with pytest.raises(ValueError, match="projection_k is for the maps"):
             performer.favor_attention(q, k, v, W, torch.relu, projection_k=W)
