@@ -113,7 +113,7 @@ void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
     add_parameter(outputs.projection, dw.flatten(0, 1) * std::sqrt(p.query.scale));
   }
   if (outputs.bias_q.defined())
-    add_parameter(outputs.bias_q, grad.features.sum({0, 3}).flatten(0, 1));
+    add_parameter(outputs.bias_q, grad.features.sum(at::IntArrayRef{0, 3}).flatten(0, 1));
 }
 
 void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const KeyBlock& keys,
@@ -127,7 +127,8 @@ void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const 
     const Tensor dw = at::matmul(g.argument.transpose(-1, -2), keys.features.x).sum(0);
     add_parameter(dw_target, dw * std::sqrt(p.key.scale));
   }
-  if (outputs.bias_k.defined()) add_parameter(outputs.bias_k, grad.features.features.sum({0, 2}));
+  if (outputs.bias_k.defined())
+    add_parameter(outputs.bias_k, grad.features.features.sum(at::IntArrayRef{0, 2}));
   if (outputs.key_bias.defined()) {
     const Tensor per_head = g.token_bias.transpose(0, 1);  // [Hs, B, C]
     outputs.key_bias.narrow(2, block.start, block.length)
