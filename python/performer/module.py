@@ -90,6 +90,7 @@ class FavorAttention(nn.Module):
         )
         self.register_buffer("draw", torch.zeros((), dtype=torch.int64, device=device))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64, device=device))
+        self._check_options()
 
     @overload
     def forward(
@@ -151,6 +152,22 @@ class FavorAttention(nn.Module):
         )
         out = self._merge(out)
         return (out, state) if return_state else out
+
+    def _check_options(self) -> None:
+        """Refuses by the operator's own rules what no call could use: attention over nothing."""
+        nothing = self.q_proj.weight.new_empty(1, self.num_heads, 0, self.head_dim)
+        keys = nothing[:, : self.num_kv_heads]
+        favor_attention(
+            nothing,
+            keys,
+            keys,
+            self.projection,
+            self.feature_map,
+            causal=self.causal,
+            scale=self.scale,
+            eps=self.eps,
+            renormalize=self.renormalize,
+        )
 
     def step(self, x: Tensor, state: FavorState | None = None) -> tuple[Tensor, FavorState]:
         """The next token x [B, 1, E] of a causal layer, after those in `state` (None: the first).

@@ -1,4 +1,5 @@
 #include "performer/ops/attention_map.h"
+#include "tests/support/message_of.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,8 @@
 
 namespace performer {
 namespace {
+
+using testing::message_of;
 
 const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 constexpr std::int64_t kDim = 5, kRows = 12;
@@ -163,15 +166,6 @@ TEST(AttentionMap, ApproachesTheExactMapWithManyFeatures) {
   const Tensor exact = exact_attention_map(q, k);
   EXPECT_LT(max_error(attention_map(q, k, in.W), exact), 0.01);
   EXPECT_GT(max_error(exact, at::full_like(exact, 1.0 / 20)), 0.05);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST(AttentionMap, NamesWhatIsWrong) {

@@ -1,4 +1,5 @@
 #include "performer/ops/exact_attention.h"
+#include "tests/support/message_of.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -8,6 +9,8 @@
 
 namespace performer {
 namespace {
+
+using testing::message_of;
 
 const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 
@@ -121,15 +124,6 @@ TEST(ExactAttention, KeepsTheDtypeAndServesEmptyLengths) {
   const Inputs empty = make_inputs(2, 2, 0, 0);
   EXPECT_EQ(exact_attention(empty.q, empty.k, empty.v).sizes(), at::IntArrayRef({2, 2, 0, 5}));
   EXPECT_EQ(exact_attention(in.q, empty.k, empty.v).abs().sum().item<double>(), 0.0);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST(ExactAttention, NamesWhatIsWrong) {

@@ -8,9 +8,12 @@
 
 #include "performer/ops/exact_attention.h"
 #include "performer/ops/favor_attention.h"
+#include "tests/support/message_of.h"
 
 namespace performer {
 namespace {
+
+using testing::message_of;
 
 const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 
@@ -153,15 +156,6 @@ TEST(Oprf, AttentionIsCloserToExactForMostSeeds) {
   EXPECT_GE(seeds_improved(0.5, 16, 256), 14);
   EXPECT_GE(seeds_improved(1.0, 8, 256), 13);
   EXPECT_GE(seeds_improved(1.5, 8, 1024), 13);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST(Oprf, NamesWhatIsWrong) {

@@ -7,9 +7,12 @@
 #include <functional>
 
 #include "performer/ops/exact_attention.h"
+#include "tests/support/message_of.h"
 
 namespace performer {
 namespace {
+
+using testing::message_of;
 
 const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 constexpr std::int64_t kDim = 8;
@@ -213,15 +216,6 @@ TEST(Verdict, ReadsAsASentence) {
   EXPECT_EQ(make({0.1, NAN}, {0.7, 0.7}, {3, NAN}),
             "head 1: worse than plain averaging (error nan, averaging 0.7): use more features, "
             "redraw, or calibrate");
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
 }
 
 TEST(Quality, NamesWhatIsWrong) {

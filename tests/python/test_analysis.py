@@ -196,3 +196,13 @@ def test_maps_compile_without_graph_breaks():
 def test_bad_input_is_named(call, message):
     with pytest.raises((RuntimeError, ValueError), match=message):
         call(*make_inputs())
+
+
+def test_there_is_no_verdict_without_anything_to_compare():
+    q = torch.randn(1, 2, 8, 16)
+    W = performer.draw_projection(32, 16)
+    hidden = torch.zeros(1, 8, dtype=torch.bool)
+    masked = performer.approximation_quality(q, q, q, W, key_mask=hidden)
+    broken = performer.approximation_quality(q * float("nan"), q, q, W)
+    assert "nothing to compare" in masked.verdict
+    assert "not finite" in broken.verdict

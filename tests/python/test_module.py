@@ -246,3 +246,16 @@ def test_the_projection_follows_the_default_device():
     with torch.device("meta"):
         layer = performer.FavorAttention(32, 2, 32)
     assert layer.projection.device.type == "meta"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"feature_map": "posative"}, "feature_map must be one of"),
+        ({"num_features": None}, "needs a projection W"),
+        ({"eps": 1e-3}, "eps is for generalised maps"),
+    ],
+)
+def test_impossible_options_are_refused_at_once(options, message):
+    with pytest.raises(RuntimeError, match=message):
+        FavorAttention(32, 2, **options)

@@ -42,6 +42,7 @@ std::vector<std::int64_t> sample_rows(std::int64_t length, std::int64_t samples,
 // By operators, so that tracers can follow.
 Tensor to_tensor(const std::vector<std::int64_t>& rows, const Tensor& like) {
   std::vector<Tensor> parts;
+  parts.reserve(rows.size());
   for (const std::int64_t row : rows) {
     parts.push_back(at::full({1}, row, like.options().dtype(at::kLong)));
   }

@@ -47,6 +47,18 @@ std::string advice(double suggested) {
 std::string verdict(const ApproximationQuality& quality) {
   const Heads heads{to_vector(quality.error), to_vector(quality.uniform_error),
                     to_vector(quality.suggested_features)};
+  const auto any = [&](const auto& test) {
+    bool found = false;
+    for (std::size_t h = 0; h < heads.error.size(); ++h)
+      found |= test(heads.error[h], heads.uniform[h]);
+    return found;
+  };
+  if (any([](double error, double uniform) { return std::isnan(error) || std::isnan(uniform); })) {
+    return "no verdict: q, k, v or the estimate are not finite";
+  }
+  if (!any([](double error, double uniform) { return error != 0 || uniform != 0; })) {
+    return "no verdict: nothing to compare (no keys, or values of 0)";
+  }
   std::vector<std::size_t> worse;
   std::size_t worst = 0;
   for (std::size_t head = 0; head < heads.error.size(); ++head) {
