@@ -3,15 +3,18 @@ PREFIX ?= /usr/local
 BUILD := build
 PYTHON := .venv/bin/python
 
-.PHONY: build demo test setup install format lint clean help
+.PHONY: build configure demo test setup install format lint clean help
 .DEFAULT_GOAL := build
 
-build: setup ## build library, tests and Python package (the default)
+configure: setup
 	@test $(BUILD)/build.ninja -nt CMakePresets.json || cmake --preset release
+
+build: configure ## build library, tests and Python package (the default)
 	@cmake --build --preset release
 	@echo "make: built $(BUILD)/libperformer.so; the package imports in .venv"
 
-demo: build ## show FAVOR+ at work
+demo: configure ## show FAVOR+ at work
+	@cmake --build --preset release --target performer
 	@$(PYTHON) bench/demo.py
 
 test: ## set up, build and run every check and test, as CI does
