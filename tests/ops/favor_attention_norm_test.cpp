@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/support/oracle.h"
 
 namespace performer::testing {
@@ -31,7 +33,7 @@ TEST_P(AnyNorm, IsFiniteAndAsGoodAsTheUnfusedFormula) {
   ASSERT_TRUE(out.isfinite().all().item<bool>());
   const Tensor exact = oracle(in).out;
   const double error = rms_error(out, exact);
-  RecordProperty("error", std::to_string(error / rms(in.v)));
+  RecordProperty("error", (std::ostringstream() << error / rms(in.v)).str());
   EXPECT_LE(error, allowed(in, exact));
 }
 

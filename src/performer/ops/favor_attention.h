@@ -33,7 +33,8 @@ struct FavorOptions {
 
 /// FAVOR+ attention (paper, Section 2 and Appendix B):
 ///   out_i = sum_j (phi(x_i) . phi(y_j)) v_j / sum_j phi(x_i) . phi(y_j),  j <= i when causal,
-/// exactly this ratio for the softmax maps: no eps, at any norm. Without renormalisation, the
+/// exactly this ratio for the softmax maps: no eps, at any norm
+/// (log2 phi within +-2^28; a row wholly beyond is NaN). Without renormalisation, the
 /// numerator. q: [B, H, Lq, D];  k: [B, Hkv, Lk, D];  v: [B, Hkv, Lk, Dv];  W: [M, D] or [1|Hkv|H,
 /// M, D], undefined for a generalised map f(x).  Returns [B, H, Lq, Dv] in q's dtype and stride
 /// order. O(L M' (D + Dv)) time; no tensor of L x M' elements in memory. Differentiable once. A row

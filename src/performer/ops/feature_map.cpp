@@ -83,20 +83,6 @@ bool is_softmax_map(FeatureMap map) { return map <= FeatureMap::kTrigonometric; 
 
 bool is_exponential_map(FeatureMap map) { return map <= FeatureMap::kHyperbolic; }
 
-bool is_nonnegative_map(FeatureMap map) {
-  switch (map) {
-    case FeatureMap::kTrigonometric:
-    case FeatureMap::kGelu:
-    case FeatureMap::kCos:
-    case FeatureMap::kTanh:
-    case FeatureMap::kIdentity:
-    case FeatureMap::kSgn:
-      return false;
-    default:
-      return true;
-  }
-}
-
 std::int64_t num_map_features(FeatureMap map, std::int64_t rows) {
   const bool two = map == FeatureMap::kHyperbolic || map == FeatureMap::kTrigonometric;
   return two ? 2 * rows : rows;

@@ -45,9 +45,6 @@ const std::vector<FeatureMap>& all_feature_maps();
 bool is_softmax_map(FeatureMap map);
 /// exp of an affine function of x: positive, loglinear, hyperbolic.
 bool is_exponential_map(FeatureMap map);
-/// Features that are never negative (for eps >= 0), so that the denominator is a sum of
-/// non-negative terms.
-bool is_nonnegative_map(FeatureMap map);
 /// M' for M rows of the projection.
 std::int64_t num_map_features(FeatureMap map, std::int64_t rows);
 /// 1e-3, elu1: 0.
