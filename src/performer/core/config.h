@@ -1,0 +1,98 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace performer {
+
+/// A config struct declares its fields once, in visit_fields(config, field):
+///   field("heads", c.heads, "Attention heads; must divide dim.");
+///   field("norm", c.norm, "Normalisation.", {"layer", "rms"});
+///   field("attention", c.attention, "Attention of the layers.");   // a struct with visit_fields
+/// Recipes, --set, --dump-config, help and checkpoint metadata all derive from that list.
+using FieldValue = std::variant<bool*, std::int64_t*, double*, std::string*,
+                                std::vector<std::string>*, std::vector<std::int64_t>*>;
+
+struct Field {
+  std::string name;  // dotted: model.attention.kind
+  FieldValue value;
+  std::string_view help;
+  std::vector<std::string_view> choices;  // of a string; empty: any
+};
+
+namespace detail {
+
+class FieldCollector {
+ public:
+  FieldCollector(std::vector<Field>& fields, std::string prefix)
+      : fields_(fields), prefix_(std::move(prefix)) {}
+
+  template <class T>
+  void operator()(const char* name, T& value, const char* help,
+                  std::initializer_list<std::string_view> choices = {}) {
+    if constexpr (std::constructible_from<FieldValue, T*>) {
+      fields_.push_back({prefix_ + name, &value, help, choices});
+    } else {
+      visit_fields(value, FieldCollector(fields_, prefix_ + name + "."));
+    }
+  }
+
+ private:
+  std::vector<Field>& fields_;
+  std::string prefix_;
+};
+
+}  // namespace detail
+
+/// All fields of `config`, nested ones with dotted names, in the order of declaration.
+template <class Config>
+std::vector<Field> list_fields(Config& config) {
+  std::vector<Field> fields;
+  visit_fields(config, detail::FieldCollector(fields, ""));
+  return fields;
+}
+
+/// Values as read from a file, with the place of each for messages.
+class ConfigTree {
+ public:
+  /// A recipe. Errors of syntax name file and line.
+  static ConfigTree from_toml_file(const std::string& path);
+  static ConfigTree from_toml(std::string_view text, std::string source);
+  static ConfigTree from_json(const nlohmann::ordered_json& values, std::string source);
+
+  /// `model.layers=6`: the value in TOML's syntax; a bare word is a string.
+  void set(std::string_view assignment);
+
+  /// Moves the values into `fields`. An unknown key, a wrong type or a value that is not among the
+  /// choices is an Error (kUsage) with its place, and for a misspelt key a suggestion.
+  void read_into(const std::vector<Field>& fields) const;
+
+  bool contains(std::string_view dotted) const;
+
+ private:
+  struct Entry {
+    std::string name;   // dotted
+    std::string place;  // "recipe.toml:12" or "--set"
+    std::string json;   // the value
+  };
+  void put(Entry entry);
+  std::vector<Entry> entries_;
+};
+
+/// Nested object of all values.
+nlohmann::ordered_json fields_to_json(const std::vector<Field>& fields);
+/// A complete recipe in TOML, each key with its help as a comment.
+std::string fields_to_toml(const std::vector<Field>& fields);
+
+/// Of `names` the one nearest to `name`, or empty when none is near.
+std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
+
+}  // namespace performer

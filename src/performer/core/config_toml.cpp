@@ -1,0 +1,135 @@
+#include <toml++/toml.h>
+#include <cerrno>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include "performer/core/config.h"
+#include "performer/core/error.h"
+
+namespace performer {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json to_json(const toml::node& node, const std::string& place) {
+  if (const auto* array = node.as_array()) {
+    Json items = Json::array();
+    for (const auto& item : *array) items.push_back(to_json(item, place));
+    return items;
+  }
+  if (const auto value = node.as_boolean()) return value->get();
+  if (const auto value = node.as_integer()) return value->get();
+  if (const auto value = node.as_string()) return value->get();
+  if (const auto value = node.as_floating_point(); value && std::isfinite(value->get())) {
+    return value->get();
+  }
+  fail(ExitCode::kUsage, "{}: values are numbers, strings, true, false and lists of them", place);
+}
+
+toml::table parse(std::string_view text, const std::string& source) {
+  try {
+    return toml::parse(text, source);
+  } catch (const toml::parse_error& error) {
+    fail(ExitCode::kUsage, "{}:{}: {}", source, error.source().begin.line, error.description());
+  }
+}
+
+template <class Put>
+void walk(const toml::table& table, const std::string& prefix, const Put& put) {
+  for (const auto& [key, node] : table) {
+    const auto name = prefix + std::string(key.str());
+    if (const auto* inner = node.as_table()) {
+      walk(*inner, name + ".", put);
+    } else {
+      put(name, node);
+    }
+  }
+}
+
+std::string quoted(const std::string& text) { return Json(text).dump(); }
+
+std::string toml_value(const FieldValue& value) {
+  return std::visit(
+      [](const auto* v) -> std::string {
+        using T = std::remove_cvref_t<decltype(*v)>;
+        if constexpr (std::is_same_v<T, double>) {
+          auto text = fmt::format("{}", *v);  // shortest that reads back the same
+          return text.find_first_of(".en") == std::string::npos ? text + ".0" : text;
+        } else {
+          return Json(*v).dump();
+        }
+      },
+      value);
+}
+
+}  // namespace
+
+ConfigTree ConfigTree::from_toml_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) {
+    fail(ExitCode::kUsage, "{}: cannot be read: {}; name a recipe, as in configs/", path,
+         std::strerror(errno));
+  }
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return from_toml(text, path);
+}
+
+ConfigTree ConfigTree::from_toml(std::string_view text, std::string source) {
+  ConfigTree tree;
+  walk(parse(text, source), "", [&](const std::string& name, const toml::node& node) {
+    auto place = fmt::format("{}:{}", source, node.source().begin.line);
+    auto value = to_json(node, place).dump();
+    tree.put({name, std::move(place), std::move(value)});
+  });
+  return tree;
+}
+
+void ConfigTree::set(std::string_view assignment) {
+  const auto equals = assignment.find('=');
+  if (equals == 0 || equals == std::string_view::npos) {
+    fail(ExitCode::kUsage, "--set {}: must be key=value, as in --set model.layers=6", assignment);
+  }
+  const std::string key(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
+  if (key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
+      std::string::npos) {
+    fail(ExitCode::kUsage, "--set {}: {} is no key", assignment, quoted(key));
+  }
+  std::string value;
+  try {
+    const auto table = toml::parse("value = " + text);
+    if (table.size() != 1) throw Error(ExitCode::kUsage, "");
+    value = to_json(*table.get("value"), "--set " + std::string(assignment)).dump();
+  } catch (const std::runtime_error&) {
+    value = quoted(text);  // a bare word or path
+  }
+  put({key, "--set " + std::string(assignment), std::move(value)});
+}
+
+std::string fields_to_toml(const std::vector<Field>& fields) {
+  std::string text, section;
+  const auto section_of = [](const std::string& name) {
+    const auto dot = name.rfind('.');
+    return dot == std::string::npos ? std::string() : name.substr(0, dot);
+  };
+  for (const auto& field : fields) {
+    const auto own = section_of(field.name);
+    if (own != section) {
+      text += fmt::format("\n[{}]\n", own);
+      section = own;
+    }
+    const auto key = own.empty() ? field.name : field.name.substr(own.size() + 1);
+    std::string choices;
+    for (const auto choice : field.choices) {
+      choices += (choices.empty() ? " [" : " | ") + std::string(choice);
+    }
+    if (!choices.empty()) choices += "]";
+    text += fmt::format("{:<40} # {}{}\n", fmt::format("{} = {}", key, toml_value(field.value)),
+                        field.help, choices);
+  }
+  return text;
+}
+
+}  // namespace performer

@@ -1,0 +1,111 @@
+#include "performer/core/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <set>
+
+#include "performer/core/error.h"
+
+namespace performer::safetensors {
+namespace {
+
+struct DtypeRow {
+  std::string_view name;
+  std::int64_t size;
+};
+// In the order of Dtype.
+constexpr std::array<DtypeRow, 13> kDtypes{{{"F64", 8},
+                                            {"F32", 4},
+                                            {"F16", 2},
+                                            {"BF16", 2},
+                                            {"I64", 8},
+                                            {"I32", 4},
+                                            {"I16", 2},
+                                            {"I8", 1},
+                                            {"U64", 8},
+                                            {"U32", 4},
+                                            {"U16", 2},
+                                            {"U8", 1},
+                                            {"BOOL", 1}}};
+
+std::int64_t num_bytes(const TensorSpec& spec) {
+  return std::accumulate(spec.shape.begin(), spec.shape.end(), size_of(spec.dtype),
+                         std::multiplies<>());
+}
+
+// Wider types first.
+std::vector<std::size_t> file_order(const std::vector<TensorSpec>& specs) {
+  std::vector<std::size_t> order(specs.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
+    return size_of(specs[a].dtype) > size_of(specs[b].dtype);
+  });
+  return order;
+}
+
+std::string header_text(const std::vector<TensorSpec>& specs, const Metadata& metadata,
+                        const std::vector<std::size_t>& order) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::set<std::string> names{"__metadata__"};
+  if (!metadata.empty()) {
+    header["__metadata__"] = metadata;
+  }
+  std::int64_t offset = 0;
+  // emplace_back instead of [], which would search all names for each one.
+  auto& members = header.get_ref<nlohmann::ordered_json::object_t&>();
+  members.reserve(members.size() + specs.size());
+  for (const std::size_t i : order) {
+    const TensorSpec& spec = specs[i];
+    if (!names.insert(spec.name).second) {
+      fail(ExitCode::kFailure, "safetensors: two tensors are named \"{}\"", spec.name);
+    }
+    const std::int64_t end = offset + num_bytes(spec);
+    nlohmann::ordered_json entry;
+    entry["dtype"] = name_of(spec.dtype);
+    entry["shape"] = spec.shape;
+    entry["data_offsets"] = {offset, end};
+    members.emplace_back(spec.name, std::move(entry));
+    offset = end;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return text;
+}
+
+}  // namespace
+
+std::string_view name_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).name; }
+
+std::int64_t size_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).size; }
+
+Reader::Reader(const std::filesystem::path& path)
+    : file_(path), header_(parse_header(file_.bytes(), path.string())) {}
+
+std::span<const std::byte> Reader::data(const TensorEntry& tensor) const {
+  return file_.bytes().subspan(static_cast<std::size_t>(header_.data_begin + tensor.begin),
+                               static_cast<std::size_t>(tensor.end - tensor.begin));
+}
+
+void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
+           const std::function<std::span<const std::byte>(std::size_t)>& bytes_of) {
+  const auto order = file_order(specs);
+  const std::string text = header_text(specs, metadata, order);
+  std::array<std::byte, 8> length{};
+  for (std::size_t i = 0; i < length.size(); ++i) {
+    length[i] = static_cast<std::byte>(text.size() >> (8 * i) & 0xff);
+  }
+  out.write(length);
+  out.write(text);
+  for (const std::size_t i : order) {
+    const auto bytes = bytes_of(i);
+    if (static_cast<std::int64_t>(bytes.size()) != num_bytes(specs[i])) {
+      fail(ExitCode::kFailure, "safetensors: tensor \"{}\" gave {} bytes for a shape of {}",
+           specs[i].name, bytes.size(), num_bytes(specs[i]));
+    }
+    out.write(bytes);
+  }
+}
+
+}  // namespace performer::safetensors

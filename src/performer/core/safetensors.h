@@ -1,0 +1,85 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "performer/core/file.h"
+
+/// The safetensors format: 8 bytes of header length (little endian), a JSON header, the tensors'
+/// bytes (C order, little endian) without holes. Files come from others: the reader believes
+/// nothing and allocates only for what the file's own size allows.
+namespace performer::safetensors {
+
+enum class Dtype : std::uint8_t {
+  kF64,
+  kF32,
+  kF16,
+  kBF16,
+  kI64,
+  kI32,
+  kI16,
+  kI8,
+  kU64,
+  kU32,
+  kU16,
+  kU8,
+  kBool,
+};
+
+std::string_view name_of(Dtype dtype);
+std::int64_t size_of(Dtype dtype);
+
+struct TensorSpec {
+  std::string name;
+  Dtype dtype = Dtype::kF32;
+  std::vector<std::int64_t> shape;
+};
+
+struct TensorEntry : TensorSpec {
+  std::int64_t begin = 0;  // first byte, counted from the end of the header
+  std::int64_t end = 0;
+};
+
+using Metadata = std::map<std::string, std::string>;
+
+struct Header {
+  std::vector<TensorEntry> tensors;  // in the order of their bytes
+  Metadata metadata;
+  std::int64_t data_begin = 0;  // where the header ends in the file
+};
+
+/// A tensor's name from a file, as it may be shown: in quotes, short, without control characters.
+std::string shown_name(const std::string& name);
+
+/// Reads and checks the header of a whole file's bytes; `file` names it in errors (kCorrupt).
+Header parse_header(std::span<const std::byte> bytes, const std::string& file);
+
+/// A checked file, mapped.
+class Reader {
+ public:
+  explicit Reader(const std::filesystem::path& path);
+
+  const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
+  const Metadata& metadata() const { return header_.metadata; }
+  /// Valid as long as the reader; aligned only as far as the file's writer cared.
+  std::span<const std::byte> data(const TensorEntry& tensor) const;
+
+ private:
+  MappedFile file_;
+  Header header_;
+};
+
+/// Writes all tensors. `bytes_of(i)` gives the bytes of specs[i]; it is called once per tensor, and
+/// its bytes must last until the next call, so that one tensor at a time needs to be in memory.
+/// Wider types come first, else the order is kept: every tensor is aligned, and the same tensors
+/// give the same bytes.
+void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
+           const std::function<std::span<const std::byte>(std::size_t)>& bytes_of);
+
+}  // namespace performer::safetensors
