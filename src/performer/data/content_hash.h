@@ -1,0 +1,19 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace performer::data {
+
+/// First half of the SHA-256 of a sequence's tokens: who has the same one is the same sequence.
+using ContentHash = std::array<std::uint64_t, 2>;
+
+ContentHash content_hash(std::span<const std::uint8_t> bytes);
+
+struct ContentHashHasher {
+  std::size_t operator()(const ContentHash& hash) const { return hash[0]; }
+};
+
+}  // namespace performer::data

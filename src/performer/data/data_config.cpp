@@ -1,0 +1,100 @@
+#include "performer/data/data_config.h"
+
+#include <array>
+#include <string>
+
+#include "performer/core/error.h"
+
+namespace performer::data {
+namespace {
+
+constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;
+constexpr std::int64_t kMaxSymbols = std::int64_t{1} << 14;
+
+void check_range(const char* key, std::int64_t value, std::int64_t low, std::int64_t high) {
+  if (value >= low && value <= high) return;
+  fail(ExitCode::kUsage, "data.{}: must be between {} and {}, got {}", key, low, high, value);
+}
+
+template <std::size_t N>
+void check_choice(const char* key, const std::string& value,
+                  const std::array<const char*, N>& choices) {
+  std::string all;
+  for (const char* choice : choices) {
+    if (value == choice) return;
+    all += all.empty() ? choice : std::string(", ") + choice;
+  }
+  fail(ExitCode::kUsage, "data.{}: must be one of {}, got '{}'", key, all, value);
+}
+
+void check_recall(const DataConfig& c) {
+  check_choice("recall_form", c.recall_form, std::array{"joint", "separate"});
+  check_range("recall_pairs", c.recall_pairs, 1, kMaxSymbols);
+  check_range("recall_queries", c.recall_queries, 1, kMaxSymbols);
+  check_range("recall_keys", c.recall_keys, c.recall_pairs, kMaxSymbols);
+  check_range("recall_values", c.recall_values, 2, kMaxSymbols);
+  check_range("recall_samples", c.recall_samples, 1, std::int64_t{1} << 40);
+  const std::int64_t row = recall_length(c);
+  if (c.length < row) {
+    fail(ExitCode::kUsage, "data.length: {} pairs and {} queries need {} tokens, got {}",
+         c.recall_pairs, c.recall_queries, row, c.length);
+  }
+}
+
+}  // namespace
+
+std::int64_t recall_length(const DataConfig& c) {
+  const std::int64_t symbols = c.recall_pairs + c.recall_queries;
+  return c.recall_form == "joint" ? symbols : 2 * symbols - 1;
+}
+
+void check(const DataConfig& c) {
+  check_choice("task", c.task,
+               std::array{"protein", "text", "pixels", "recall", "classify", "match"});
+  check_choice("objective", c.objective, std::array{"causal", "masked"});
+  check_range("length", c.length, 1, kMaxLength);
+  check_range("pad_multiple", c.pad_multiple, 0, kMaxLength);
+  if (!(c.mask_probability > 0.0 && c.mask_probability <= 1.0)) {
+    fail(ExitCode::kUsage, "data.mask_probability: must be above 0 and at most 1, got {}",
+         c.mask_probability);
+  }
+  if (c.task == "recall") {
+    check_recall(c);
+    if (c.objective != "causal") {
+      fail(ExitCode::kUsage, "data.objective: recall is causal, got '{}'", c.objective);
+    }
+  } else if (c.train.empty() && c.valid.empty() && c.test.empty() && c.ood.empty()) {
+    fail(ExitCode::kUsage, "data.train: no data; name a file, or choose data.task=recall");
+  }
+  if (c.join && c.task != "protein") {
+    fail(ExitCode::kUsage, "data.join: only proteins can be joined, got data.task={}", c.task);
+  }
+}
+
+const char* name_of(Split split) {
+  constexpr std::array kNames = {"train", "valid", "test", "ood"};
+  return kNames.at(static_cast<std::size_t>(split));
+}
+
+Split split_of(const std::string& name) {
+  for (const Split split : {Split::kTrain, Split::kValid, Split::kTest, Split::kOod}) {
+    if (name == name_of(split)) return split;
+  }
+  fail(ExitCode::kUsage, "split: must be train, valid, test or ood, got '{}'", name);
+}
+
+const std::string& path_of(const DataConfig& config, Split split) {
+  switch (split) {
+    case Split::kValid:
+      return config.valid;
+    case Split::kTest:
+      return config.test;
+    case Split::kOod:
+      return config.ood;
+    case Split::kTrain:
+      break;
+  }
+  return config.train;
+}
+
+}  // namespace performer::data

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "performer/data/byte_source.h"
+
+namespace performer::data {
+
+struct FastaRecord {
+  std::string header;                // without '>' and the end of the line
+  std::vector<std::uint8_t> tokens;  // alphabet.h's, no specials
+
+  /// First word of the header.
+  std::string id() const;
+};
+
+/// What was met on the way and mended.
+struct FastaCounts {
+  std::int64_t records = 0;        // with at least one residue
+  std::int64_t residues = 0;       // of those
+  std::int64_t blank = 0;          // records without a residue: skipped
+  std::int64_t gaps = 0;           // - and . : dropped
+  std::int64_t end_stops = 0;      // * at the end of a sequence: dropped
+  std::int64_t inner_stops = 0;    // * inside: X
+  std::int64_t unknown = 0;        // J: X
+  std::int64_t duplicate_ids = 0;  // kept; counted by who holds the ids
+  std::int64_t duplicates = 0;     // equal sequences dropped, where asked for
+  std::int64_t bytes = 0;          // read, unpacked
+};
+
+/// Records of a FASTA file one after the other; memory of the longest one. Lower case, CRLF, blank
+/// lines and a missing last line end are taken as they come. kBadInput, with place, for text before
+/// the first '>', letters outside the alphabet and bytes that are no text.
+class FastaReader {
+ public:
+  explicit FastaReader(ByteSource& source) : source_(source) {}
+
+  /// The next record with residues; false at the end.
+  bool next(FastaRecord& record);
+
+  const FastaCounts& counts() const { return counts_; }
+
+ private:
+  enum class State : std::uint8_t { kLineStart, kHeader, kSequence };
+
+  bool refill();
+  bool step(FastaRecord& record);
+  void take_header(FastaRecord& record, std::span<const char> part);
+  void take_sequence(FastaRecord& record, std::span<const char> part);
+  void take_unusual(FastaRecord& record, std::span<const char> part);
+  void end_record(FastaRecord& record);
+  [[noreturn]] void refuse(std::span<const char> part, std::size_t at) const;
+
+  ByteSource& source_;
+  FastaCounts counts_;
+  std::span<const char> rest_;
+  State state_ = State::kLineStart;
+  bool open_ = false;  // a '>' was read and its record not yet given
+  std::int64_t line_ = 1;
+  std::int64_t column_ = 0;  // bytes of this line before rest_
+  std::int64_t stops_ = 0;   // * whose place, end or inside, is not known yet
+};
+
+}  // namespace performer::data

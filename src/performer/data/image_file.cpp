@@ -1,0 +1,101 @@
+#include <png.h>
+
+#include <cctype>
+#include <cstring>
+#include <string>
+#include <string_view>
+
+#include "performer/core/error.h"
+#include "performer/data/byte_source.h"
+#include "performer/data/pixels.h"
+
+namespace performer::data {
+namespace {
+
+constexpr std::int64_t kMaxFile = std::int64_t{1} << 28;
+constexpr std::int64_t kMaxSide = std::int64_t{1} << 14;
+
+void check_side(const std::string& path, std::int64_t side) {
+  if (side >= 1 && side <= kMaxSide) return;
+  fail(ExitCode::kBadInput, "{}: a side of {} pixels; allowed are 1 to {}", path, side, kMaxSide);
+}
+
+Image read_png(const std::string& path, const std::string& bytes) {
+  png_image png{};
+  png.version = PNG_IMAGE_VERSION;
+  if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0) {
+    fail(ExitCode::kBadInput, "{}: damaged PNG: {}", path, png.message);
+  }
+  const bool color = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
+  png.format = color ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
+  const auto rows = static_cast<std::int64_t>(png.height);
+  const auto columns = static_cast<std::int64_t>(png.width);
+  if (rows > kMaxSide || columns > kMaxSide) png_image_free(&png);
+  check_side(path, rows);
+  check_side(path, columns);
+  Image image{{}, {rows, columns, color ? 3 : 1}};
+  image.values.resize(PNG_IMAGE_SIZE(png));
+  const png_color black{};  // what transparent pixels lie on
+  if (png_image_finish_read(&png, &black, image.values.data(), 0, nullptr) == 0) {
+    fail(ExitCode::kBadInput, "{}: damaged PNG: {}", path, png.message);
+  }
+  return image;
+}
+
+// The numbers of a binary PGM or PPM header, with comments between them.
+class PnmHeader {
+ public:
+  PnmHeader(const std::string& path, std::string_view bytes) : path_(path), bytes_(bytes) {}
+
+  std::int64_t number() {
+    while (at_ < bytes_.size() && (std::isspace(byte()) != 0 || bytes_[at_] == '#')) {
+      at_ = bytes_[at_] == '#' ? std::min(bytes_.find('\n', at_), bytes_.size()) : at_ + 1;
+    }
+    std::int64_t value = 0;
+    const std::size_t begin = at_;
+    for (; at_ < bytes_.size() && std::isdigit(byte()) != 0 && at_ - begin < 9; ++at_) {
+      value = 10 * value + (bytes_[at_] - '0');
+    }
+    if (at_ == begin) fail(ExitCode::kBadInput, "{}: damaged header at byte {}", path_, at_);
+    return value;
+  }
+
+  std::string_view rest() const { return bytes_.substr(std::min(at_ + 1, bytes_.size())); }
+
+ private:
+  int byte() const { return static_cast<unsigned char>(bytes_[at_]); }
+
+  const std::string& path_;
+  std::string_view bytes_;
+  std::size_t at_ = 2;
+};
+
+Image read_pnm(const std::string& path, const std::string& bytes) {
+  PnmHeader header(path, bytes);
+  const std::int64_t columns = header.number(), rows = header.number(), most = header.number();
+  check_side(path, rows);
+  check_side(path, columns);
+  if (most != 255) {
+    fail(ExitCode::kBadInput, "{}: values up to {}; only 255 is read", path, most);
+  }
+  const std::int64_t channels = bytes[1] == '6' ? 3 : 1;
+  const auto size = static_cast<std::size_t>(rows * columns * channels);
+  const auto rest = header.rest();
+  if (rest.size() < size) {
+    fail(ExitCode::kBadInput, "{}: {} values, its header says {}", path, rest.size(), size);
+  }
+  Image image{std::vector<std::uint8_t>(size), {rows, columns, channels}};
+  std::memcpy(image.values.data(), rest.data(), size);
+  return image;
+}
+
+}  // namespace
+
+Image read_image(const std::string& path) {
+  const std::string bytes = read_all(path, kMaxFile);
+  if (bytes.starts_with("\x89PNG")) return read_png(path, bytes);
+  if (bytes.starts_with("P5") || bytes.starts_with("P6")) return read_pnm(path, bytes);
+  fail(ExitCode::kBadInput, "{}: neither PNG nor binary PPM or PGM (P6, P5)", path);
+}
+
+}  // namespace performer::data

@@ -1,0 +1,172 @@
+#include "performer/data/labelled.h"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "performer/core/error.h"
+#include "performer/data/splits.h"
+#include "performer/data/text.h"
+#include "performer/data/tsv.h"
+
+namespace performer::data {
+namespace {
+
+using Fields = std::vector<std::string>;
+
+// The first `length` tokens of each document, one after the other.
+class Documents {
+ public:
+  Documents(const TokenSpace& space, std::int64_t length) : space_(space), length_(length) {}
+
+  std::int64_t add(const std::string& text) {
+    // No token is shorter than a byte: what lies far behind the cut need not be encoded.
+    const auto limit = static_cast<std::size_t>(length_);
+    const auto head = space_.kind == "bytes" ? text.substr(0, limit) : text;
+    if (space_.bos >= 0) tokens_.push_back(static_cast<std::int32_t>(space_.bos));
+    for (const std::int64_t token : space_.encode(head)) {
+      if (std::ssize(tokens_) - ends_.back() >= length_) break;
+      tokens_.push_back(static_cast<std::int32_t>(token));
+    }
+    ends_.push_back(std::ssize(tokens_));
+    return std::ssize(ends_) - 2;
+  }
+
+  std::int64_t read(std::int64_t index, std::span<std::int64_t> out) const {
+    const std::int64_t begin = ends_[static_cast<std::size_t>(index)];
+    const std::int64_t count = ends_[static_cast<std::size_t>(index) + 1] - begin;
+    std::copy_n(tokens_.begin() + begin, count, out.begin());
+    return count;
+  }
+
+ private:
+  const TokenSpace& space_;
+  std::int64_t length_;
+  std::vector<std::int32_t> tokens_;
+  std::vector<std::int64_t> ends_ = {0};
+};
+
+// Calls `take` with each row of the split.
+void for_rows(const DataConfig& config, Split split,
+              const std::function<void(TsvReader&, const Fields&)>& take) {
+  const SplitPlace place = place_of(config, split);
+  if (place.path.empty()) fail(ExitCode::kUsage, "data.{}: no file is named", name_of(split));
+  TsvReader reader(place.path);
+  const std::int64_t column = place.marked ? reader.find("split") : -1;
+  if (place.marked && column < 0 && split != Split::kTrain) {
+    fail(ExitCode::kUsage, "data.{}: no file is named, and {} has no column 'split'",
+         name_of(split), reader.name());
+  }
+  Fields fields;
+  while (reader.next(fields)) {
+    if (column < 0 || fields[static_cast<std::size_t>(column)] == name_of(split))
+      take(reader, fields);
+  }
+}
+
+class LabelledDataset final : public Dataset {
+ public:
+  LabelledDataset(const DataConfig& config, Split split, const TokenSpace& space)
+      : Dataset(config, space), documents_(this->space(), length()) {
+    if (pairs() && !config.documents.empty()) read_documents();
+    for_rows(config, split,
+             [this](TsvReader& reader, const Fields& fields) { add(reader, fields); });
+    if (rows_.empty()) {
+      fail(ExitCode::kBadInput, "{}: there is no row of split {} in it",
+           place_of(config, split).path, name_of(split));
+    }
+  }
+
+  std::int64_t size() const override { return std::ssize(rows_); }
+  Target target() const override { return pairs() ? Target::kPairClass : Target::kClass; }
+
+  RowInfo fill(const SampleKey& key, const Row& row) const override {
+    const Entry& entry = rows_[static_cast<std::size_t>(key.sample)];
+    RowInfo info{
+        .length = documents_.read(entry.a, row.tokens), .targets = 1, .label = entry.label};
+    if (pairs()) info.length_b = documents_.read(entry.b, row.tokens_b);
+    return info;
+  }
+
+ private:
+  struct Entry {
+    std::int64_t label, a, b;
+  };
+
+  bool pairs() const { return config().task == "match"; }
+
+  void read_documents() {
+    TsvReader reader(config().documents);
+    const std::size_t id = reader.at("id"), text = reader.at(config().text_column);
+    Fields fields;
+    while (reader.next(fields)) by_id_.insert_or_assign(fields[id], documents_.add(fields[text]));
+  }
+
+  std::int64_t document(const TsvReader& reader, const std::string& field) {
+    if (config().documents.empty()) return documents_.add(field);
+    const auto found = by_id_.find(field);
+    if (found == by_id_.end()) {
+      fail(ExitCode::kBadInput, "{}:{}: document '{}' is not in {}", reader.name(), reader.line(),
+           field, config().documents);
+    }
+    return found->second;
+  }
+
+  void add(const TsvReader& reader, const Fields& fields) {
+    const auto& classes = space().classes;
+    const std::string& label = fields[reader.at(config().label_column)];
+    const auto found = std::ranges::lower_bound(classes, label);
+    if (found == classes.end() || *found != label) {
+      fail(ExitCode::kBadInput, "{}:{}: class '{}' does not occur in the training rows",
+           reader.name(), reader.line(), label);
+    }
+    Entry entry{.label = found - classes.begin(), .a = 0, .b = 0};
+    if (pairs()) {
+      entry.a = document(reader, fields[reader.at(config().a_column)]);
+      entry.b = document(reader, fields[reader.at(config().b_column)]);
+    } else {
+      entry.a = documents_.add(fields[reader.at(config().text_column)]);
+    }
+    rows_.push_back(entry);
+  }
+
+  Documents documents_;
+  std::unordered_map<std::string, std::int64_t> by_id_;
+  std::vector<Entry> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Dataset> open_labelled(const DataConfig& config, Split split,
+                                       const TokenSpace& space) {
+  return std::make_unique<LabelledDataset>(config, split, space);
+}
+
+bool has_labelled_split(const DataConfig& config, Split split) {
+  TsvReader reader(place_of(config, split).path);
+  const std::int64_t column = reader.find("split");
+  if (column < 0) return split == Split::kTrain;
+  Fields fields;
+  while (reader.next(fields)) {
+    if (fields[static_cast<std::size_t>(column)] == name_of(split)) return true;
+  }
+  return false;
+}
+
+TokenSpace labelled_space(const DataConfig& config) {
+  TokenSpace space = text_space(config);
+  std::set<std::string> classes;
+  for_rows(config, Split::kTrain, [&](TsvReader& reader, const Fields& fields) {
+    classes.insert(fields[reader.at(config.label_column)]);
+  });
+  space.classes.assign(classes.begin(), classes.end());
+  if (classes.size() < 2) {
+    fail(ExitCode::kBadInput, "{}: {} classes in column '{}' of the training rows, two are needed",
+         place_of(config, Split::kTrain).path, classes.size(), config.label_column);
+  }
+  return space;
+}
+
+}  // namespace performer::data

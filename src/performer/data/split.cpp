@@ -1,0 +1,154 @@
+#include "performer/data/split.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <unordered_set>
+
+#include "performer/core/error.h"
+#include "performer/core/file.h"
+#include "performer/data/alphabet.h"
+#include "performer/data/content_hash.h"
+#include "performer/data/fasta.h"
+#include "performer/data/pds_writer.h"
+#include "performer/data/tsv.h"
+
+namespace performer::data {
+namespace {
+
+using Names = std::unordered_set<std::string>;
+
+bool names_any(std::string_view field, const Names& families) {
+  while (!field.empty()) {
+    const std::size_t end = std::min(field.find_first_of(",;"), field.size());
+    if (families.contains(std::string(field.substr(0, end)))) return true;
+    field.remove_prefix(std::min(end + 1, field.size()));
+  }
+  return false;
+}
+
+// Ids of the members of the held-out families.
+Names held_out_ids(const SplitOptions& options) {
+  if (options.families.empty()) {
+    if (options.held_out.empty()) return {};
+    fail(ExitCode::kUsage, "--held-out: needs --families, a TSV with columns id and family");
+  }
+  Names families(options.held_out.begin(), options.held_out.end());
+  if (families.empty()) {
+    for (const std::string_view family : kPaperFamilies) families.emplace(family);
+  }
+  TsvReader reader(options.families);
+  const std::size_t id = reader.at("id"), family = reader.at("family");
+  std::vector<std::string> fields;
+  Names ids;
+  while (reader.next(fields)) {
+    if (names_any(fields[family], families)) ids.insert(fields[id]);
+  }
+  if (ids.empty()) {
+    fail(ExitCode::kBadInput, "{}: has no member of {}; name families with --held-out",
+         reader.name(),
+         options.held_out.empty() ? "the paper's Pfam families" : "the held-out families");
+  }
+  return ids;
+}
+
+// One output, made when its first sequence comes.
+class Part {
+ public:
+  Part(std::string name, const std::filesystem::path& folder, const std::string& format)
+      : name_(std::move(name)),
+        path_((folder / (name_ + "." + format)).string()),
+        built_(format == "pds") {}
+
+  void add(const FastaRecord& record) {
+    statistics_.add(record.tokens);
+    if (built_) {
+      if (!pds_) pds_ = std::make_unique<PdsWriter>(path_);
+      pds_->add(record.tokens);
+      return;
+    }
+    if (!text_) text_ = std::make_unique<AtomicFile>(path_);
+    buffer_ += '>' + record.header + '\n';
+    for (const std::uint8_t token : record.tokens) {
+      buffer_ += alphabet::kLetters[static_cast<std::size_t>(token - alphabet::kFirstLetter)];
+    }
+    buffer_ += '\n';
+    if (buffer_.size() > kBuffer) flush();
+  }
+
+  SplitPart finish() {
+    if (pds_) pds_->finish();
+    if (text_) {
+      flush();
+      text_->commit();
+    }
+    return {name_, pds_ || text_ ? path_ : std::string(), statistics_.lengths()};
+  }
+
+ private:
+  static constexpr std::size_t kBuffer = std::size_t{1} << 20;
+
+  void flush() {
+    text_->writer().write(buffer_);
+    buffer_.clear();
+  }
+
+  std::string name_, path_;
+  bool built_;
+  std::unique_ptr<PdsWriter> pds_;
+  std::unique_ptr<AtomicFile> text_;
+  std::string buffer_;
+  SequenceStatistics statistics_{alphabet::kVocabulary};
+};
+
+void check_options(const SplitOptions& o) {
+  if (!(o.valid >= 0 && o.test >= 0 && o.valid + o.test < 1)) {
+    fail(ExitCode::kUsage,
+         "--valid and --test: shares of at least 0, below 1 together, got {} and {}", o.valid,
+         o.test);
+  }
+  if (o.format != "fasta" && o.format != "pds") {
+    fail(ExitCode::kUsage, "--format: must be fasta or pds, got '{}'", o.format);
+  }
+}
+
+}  // namespace
+
+SplitResult split_fasta(const std::string& input, const std::string& folder,
+                        const SplitOptions& options) {
+  check_options(options);
+  const Names held_out = held_out_ids(options);
+  ByteSource source(input);
+  FastaReader reader(source);
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  if (error) fail(ExitCode::kNoSpace, "{}: cannot be made: {}", folder, error.message());
+  std::vector<Part> parts;
+  parts.reserve(4);
+  for (const char* name : {"train", "valid", "test", "ood"}) {
+    parts.emplace_back(name, folder, options.format);
+  }
+  SplitResult result;
+  std::unordered_set<ContentHash, ContentHashHasher> seen;
+  FastaRecord record;
+  while (reader.next(record)) {
+    const ContentHash hash = content_hash(record.tokens);
+    if (options.deduplicate && !seen.insert(hash).second) {
+      ++result.duplicates;
+      continue;
+    }
+    const double place = static_cast<double>(hash[1] >> 11) * 0x1p-53;
+    const std::size_t drawn = place < options.valid                  ? 1
+                              : place < options.valid + options.test ? 2
+                                                                     : 0;
+    parts[held_out.contains(record.id()) ? 3 : drawn].add(record);
+  }
+  if (reader.counts().records == 0) {
+    fail(ExitCode::kBadInput, "{}: there is no sequence in it", source.name());
+  }
+  for (Part& part : parts) result.parts.push_back(part.finish());
+  return result;
+}
+
+}  // namespace performer::data

@@ -1,0 +1,94 @@
+#include "performer/data/statistics.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numeric>
+
+#include "performer/data/targets.h"
+
+namespace performer::data {
+
+void SequenceStatistics::add(std::span<const std::uint8_t> tokens) {
+  ++lengths_[static_cast<std::int64_t>(tokens.size())];
+  // Two tables by turns: equal neighbours would wait for each other.
+  std::array<std::array<std::int64_t, 256>, 2> seen{};
+  std::size_t i = 0;
+  for (; i + 1 < tokens.size(); i += 2) {
+    ++seen[0][tokens[i]];
+    ++seen[1][tokens[i + 1]];
+  }
+  if (i < tokens.size()) ++seen[0][tokens[i]];
+  const std::size_t known = std::min<std::size_t>(counts_.size(), 256);
+  for (std::size_t t = 0; t < known; ++t) counts_[t] += seen[0][t] + seen[1][t];
+}
+
+LengthStatistics SequenceStatistics::lengths() const {
+  LengthStatistics s;
+  if (lengths_.empty()) return s;
+  s.min = lengths_.begin()->first;
+  s.max = lengths_.rbegin()->first;
+  for (const auto& [length, times] : lengths_) {
+    s.count += times;
+    s.total += length * times;
+  }
+  s.mean = static_cast<double>(s.total) / static_cast<double>(s.count);
+  double squares = 0;
+  std::int64_t before = 0;
+  const std::int64_t low = (s.count - 1) / 2, high = s.count / 2;
+  for (const auto& [length, times] : lengths_) {
+    const double off = static_cast<double>(length) - s.mean;
+    squares += off * off * static_cast<double>(times);
+    if (before <= low && low < before + times) s.median += 0.5 * static_cast<double>(length);
+    if (before <= high && high < before + times) s.median += 0.5 * static_cast<double>(length);
+    before += times;
+  }
+  s.std = std::sqrt(squares / static_cast<double>(s.count));
+  return s;
+}
+
+Baseline empirical_baseline(std::span<const std::int64_t> train,
+                            std::span<const std::int64_t> held) {
+  const auto total =
+      static_cast<double>(std::accumulate(train.begin(), train.end(), std::int64_t{0}));
+  const auto best = static_cast<std::size_t>(std::ranges::max_element(train) - train.begin());
+  double all = 0, surprise = 0;
+  for (std::size_t t = 0; t < held.size(); ++t) {
+    const auto times = static_cast<double>(held[t]);
+    if (held[t] == 0) continue;
+    const auto seen = static_cast<double>(std::max<std::int64_t>(train[t], 1));
+    all += times;
+    surprise -= times * std::log(seen / total);
+  }
+  if (all == 0) return {};
+  return {static_cast<double>(held[best]) / all, std::exp(surprise / all)};
+}
+
+Baseline uniform_baseline(std::int64_t tokens) {
+  return {1.0 / static_cast<double>(tokens), static_cast<double>(tokens)};
+}
+
+std::vector<std::int64_t> count_targets(const Dataset& dataset) {
+  const bool classes = dataset.target() != Target::kTokens;
+  const auto& space = dataset.space();
+  std::vector<std::int64_t> counts(
+      static_cast<std::size_t>(classes ? space.num_classes() : space.vocabulary));
+  const auto length = static_cast<std::size_t>(dataset.length());
+  std::vector<std::int64_t> tokens(length), targets(length), tokens_b(length);
+  const auto seed = static_cast<std::uint64_t>(dataset.config().seed);
+  for (std::int64_t sample = 0; sample < dataset.size(); ++sample) {
+    std::ranges::fill(targets, kIgnore);
+    const RowInfo info =
+        dataset.fill({seed, 0, sample, Use::kEvaluation}, {tokens, targets, tokens_b});
+    if (classes) {
+      ++counts[static_cast<std::size_t>(info.label)];
+      continue;
+    }
+    for (std::size_t i = 0; i < static_cast<std::size_t>(info.length); ++i) {
+      if (targets[i] != kIgnore) ++counts[static_cast<std::size_t>(targets[i])];
+    }
+  }
+  return counts;
+}
+
+}  // namespace performer::data

@@ -1,0 +1,147 @@
+#include "performer/data/token_space.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "performer/core/error.h"
+#include "performer/data/alphabet.h"
+#include "performer/data/sentence_piece.h"
+
+namespace performer::data {
+namespace {
+
+constexpr std::int64_t kBytes = 256;
+constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
+
+std::vector<std::int64_t> encode_protein(std::string_view text) {
+  std::vector<std::int64_t> tokens;
+  tokens.reserve(text.size());
+  for (const char c : text) {
+    const std::uint8_t meaning = alphabet::kMeaning[static_cast<unsigned char>(c)];
+    if (meaning == alphabet::kBlank || meaning == alphabet::kGap || c == '\n') continue;
+    if (meaning >= alphabet::kInvalid) {
+      fail(ExitCode::kBadInput, "sequence: '{}' is no amino acid; allowed are {}",
+           fmt::string_view(&c, 1), alphabet::kLetters);
+    }
+    tokens.push_back(meaning < alphabet::kSpecial ? meaning : alphabet::kX);
+  }
+  return tokens;
+}
+
+void check_id(const char* what, std::int64_t id, std::int64_t vocabulary) {
+  if (id >= -1 && id < vocabulary) return;
+  fail(ExitCode::kCorrupt, "tokenizer.json: {} is {}, outside a vocabulary of {}", what, id,
+       vocabulary);
+}
+
+void check_ids(const TokenSpace& s) {
+  if (s.vocabulary < 1 || s.vocabulary > kMaxVocabulary) {
+    fail(ExitCode::kCorrupt, "tokenizer.json: a vocabulary of {} cannot be", s.vocabulary);
+  }
+  check_id("pad", s.pad, s.vocabulary);
+  check_id("bos", s.bos, s.vocabulary);
+  check_id("eos", s.eos, s.vocabulary);
+  check_id("mask", s.mask, s.vocabulary);
+  check_id("start", s.start, s.vocabulary);
+  if (s.first_regular < 0 || s.regular < 1 || s.regular > s.vocabulary - s.first_regular) {
+    fail(ExitCode::kCorrupt, "tokenizer.json: {} regular tokens from {} on, of {}", s.regular,
+         s.first_regular, s.vocabulary);
+  }
+}
+
+}  // namespace
+
+TokenSpace protein_space() {
+  TokenSpace space;
+  space.vocabulary = alphabet::kVocabulary;
+  space.pad = alphabet::kPad;
+  space.bos = space.start = alphabet::kBos;
+  space.eos = alphabet::kEos;
+  space.mask = alphabet::kMask;
+  space.first_regular = alphabet::kFirstLetter;
+  space.regular = static_cast<std::int64_t>(alphabet::kLetters.size());
+  return space;
+}
+
+TokenSpace byte_space() {
+  TokenSpace space;
+  space.kind = "bytes";
+  space.regular = kBytes;
+  space.pad = kBytes;
+  space.bos = kBytes + 1;
+  space.eos = space.start = kBytes + 2;
+  space.mask = kBytes + 3;
+  space.vocabulary = kBytes + 4;
+  return space;
+}
+
+std::vector<std::int64_t> TokenSpace::encode(std::string_view text) const {
+  if (kind == "protein") return encode_protein(text);
+  if (kind == "sentencepiece") return pieces->encode(text);
+  if (kind != "bytes") fail(ExitCode::kUsage, "{} tokens have no written form", kind);
+  std::vector<std::int64_t> tokens;
+  tokens.reserve(text.size());
+  for (const char c : text) tokens.push_back(static_cast<unsigned char>(c));
+  return tokens;
+}
+
+std::string TokenSpace::decode(std::span<const std::int64_t> tokens) const {
+  if (kind == "sentencepiece") return pieces->decode(tokens);
+  std::string text;
+  for (const std::int64_t token : tokens) {
+    if (token < first_regular || token >= first_regular + regular) continue;
+    if (kind == "protein") {
+      text += alphabet::name_of(token);
+    } else if (kind == "bytes") {
+      text += static_cast<char>(token);
+    } else {
+      text += fmt::format("{}{}", text.empty() ? "" : " ", token);
+    }
+  }
+  return text;
+}
+
+nlohmann::ordered_json TokenSpace::to_json() const {
+  return {{"kind", kind},       {"vocabulary", vocabulary},
+          {"pad", pad},         {"bos", bos},
+          {"eos", eos},         {"mask", mask},
+          {"start", start},     {"first_regular", first_regular},
+          {"regular", regular}, {"classes", classes},
+          {"shape", shape}};
+}
+
+std::string TokenSpace::model_bytes() const { return pieces ? pieces->bytes() : std::string(); }
+
+TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& json, std::string model_bytes) {
+  TokenSpace s;
+  try {
+    s.kind = json.at("kind").get<std::string>();
+    s.vocabulary = json.at("vocabulary").get<std::int64_t>();
+    s.pad = json.at("pad").get<std::int64_t>();
+    s.bos = json.at("bos").get<std::int64_t>();
+    s.eos = json.at("eos").get<std::int64_t>();
+    s.mask = json.at("mask").get<std::int64_t>();
+    s.start = json.at("start").get<std::int64_t>();
+    s.first_regular = json.at("first_regular").get<std::int64_t>();
+    s.regular = json.at("regular").get<std::int64_t>();
+    s.classes = json.at("classes").get<std::vector<std::string>>();
+    s.shape = json.at("shape").get<std::vector<std::int64_t>>();
+  } catch (const nlohmann::json::exception& error) {
+    fail(ExitCode::kCorrupt, "tokenizer.json: {}", error.what());
+  }
+  check_ids(s);
+  if (s.kind == "sentencepiece") {
+    s.pieces = std::make_shared<const SentencePiece>(std::move(model_bytes), "tokenizer.model");
+    if (s.pieces->vocabulary() != s.vocabulary) {
+      fail(ExitCode::kCorrupt, "tokenizer.model: {} pieces, tokenizer.json says {}",
+           s.pieces->vocabulary(), s.vocabulary);
+    }
+  } else if (s.kind != "protein" && s.kind != "bytes" && s.kind != "pixels" && s.kind != "recall") {
+    fail(ExitCode::kCorrupt, "tokenizer.json: unknown kind '{}'", s.kind);
+  }
+  return s;
+}
+
+}  // namespace performer::data

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "performer/data/data_config.h"
+
+namespace performer::data {
+
+class SentencePiece;
+
+/// What the numbers of a model mean: stored with every checkpoint, so that evaluation and
+/// generation need nothing else.
+struct TokenSpace {
+  std::string kind = "protein";  // protein | bytes | sentencepiece | pixels | recall
+  std::int64_t vocabulary = 0;
+  std::int64_t pad = -1;  // -1: there is no such token
+  std::int64_t bos = -1;
+  std::int64_t eos = -1;
+  std::int64_t mask = -1;
+  std::int64_t start = -1;           // what generation begins with
+  std::int64_t first_regular = 0;    // tokens that are no specials: first_regular, and
+  std::int64_t regular = 0;          // this many; a masked token may become any of them
+  std::vector<std::string> classes;  // classify and match
+  std::vector<std::int64_t> shape;   // pixels: rows, columns, channels
+  std::shared_ptr<const SentencePiece> pieces;
+
+  std::int64_t num_classes() const { return static_cast<std::int64_t>(classes.size()); }
+
+  /// Without BOS and EOS. kBadInput for a letter outside the alphabet; kUsage where the kind has no
+  /// written form.
+  std::vector<std::int64_t> encode(std::string_view text) const;
+
+  /// Specials are left out. Pixels and recall: numbers with spaces between.
+  std::string decode(std::span<const std::int64_t> tokens) const;
+
+  /// tokenizer.json; the SentencePiece model itself is tokenizer.model.
+  nlohmann::ordered_json to_json() const;
+
+  /// Bytes of tokenizer.model; empty for kinds without one.
+  std::string model_bytes() const;
+
+  /// kCorrupt where the two do not make a token space.
+  static TokenSpace from_json(const nlohmann::ordered_json& json, std::string model_bytes = {});
+};
+
+/// The token space of a task. Reads the tokenizer, the classes of the training rows, or the size of
+/// the images where the task has them.
+TokenSpace make_token_space(const DataConfig& config);
+
+TokenSpace protein_space();
+TokenSpace byte_space();
+
+}  // namespace performer::data

@@ -1,0 +1,96 @@
+#include "performer/data/tsv.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "performer/core/error.h"
+
+namespace performer::data {
+namespace {
+
+constexpr std::size_t kMaxLine = std::size_t{1} << 28;
+
+std::string unescape(std::string_view field) {
+  std::string text;
+  text.reserve(field.size());
+  for (std::size_t i = 0; i < field.size(); ++i) {
+    const char next = field[i] == '\\' && i + 1 < field.size() ? field[i + 1] : '\0';
+    if (next == 'n' || next == 't' || next == '\\') {
+      text += next == 'n' ? '\n' : next == 't' ? '\t' : '\\';
+      ++i;
+    } else {
+      text += field[i];
+    }
+  }
+  return text;
+}
+
+void split_fields(std::string_view line, std::vector<std::string>& fields) {
+  fields.clear();
+  for (std::size_t begin = 0;;) {
+    const std::size_t end = line.find('\t', begin);
+    fields.push_back(unescape(line.substr(begin, end - begin)));
+    if (end == std::string_view::npos) return;
+    begin = end + 1;
+  }
+}
+
+}  // namespace
+
+TsvReader::TsvReader(const std::string& path) : source_(path) {
+  std::string header;
+  if (!next_line(header)) {
+    fail(ExitCode::kBadInput, "{}: empty; its first line must name the columns", name());
+  }
+  split_fields(header, columns_);
+}
+
+bool TsvReader::next_line(std::string& text) {
+  text.clear();
+  for (;;) {
+    if (rest_.empty()) rest_ = source_.next();
+    if (rest_.empty()) {
+      if (text.empty()) return false;
+      break;
+    }
+    const auto* end = static_cast<const char*>(std::memchr(rest_.data(), '\n', rest_.size()));
+    const auto size = end == nullptr ? rest_.size() : static_cast<std::size_t>(end - rest_.data());
+    if (text.size() + size > kMaxLine) {
+      fail(ExitCode::kBadInput, "{}:{}: a line of more than {} bytes", name(), line_ + 1, kMaxLine);
+    }
+    text.append(rest_.data(), size);
+    rest_ = rest_.subspan(std::min(size + 1, rest_.size()));
+    if (end != nullptr) break;
+  }
+  ++line_;
+  if (!text.empty() && text.back() == '\r') text.pop_back();
+  return true;
+}
+
+bool TsvReader::next(std::vector<std::string>& fields) {
+  std::string line;
+  do {
+    if (!next_line(line)) return false;
+  } while (line.empty());
+  split_fields(line, fields);
+  if (fields.size() != columns_.size()) {
+    fail(ExitCode::kBadInput, "{}:{}: {} fields, the header has {}", name(), line_, fields.size(),
+         columns_.size());
+  }
+  return true;
+}
+
+std::int64_t TsvReader::find(std::string_view column) const {
+  const auto found = std::ranges::find(columns_, column);
+  return found == columns_.end() ? -1 : found - columns_.begin();
+}
+
+std::size_t TsvReader::at(std::string_view column) const {
+  const std::int64_t place = find(column);
+  if (place >= 0) return static_cast<std::size_t>(place);
+  std::string all;
+  for (const auto& name : columns_) all += (all.empty() ? "" : ", ") + name;
+  fail(ExitCode::kBadInput, "{}: has no column '{}'; its columns are {}", name(), column, all);
+}
+
+}  // namespace performer::data
