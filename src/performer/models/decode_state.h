@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "performer/ops/favor_state.h"
+
+namespace performer::models {
+
+/// What a layer remembers of the tokens so far; a kind of attention fills its own part.
+struct LayerState {
+  FavorState favor;
+  Tensor keys, values;  // [B, H, capacity, D], the first DecodeState::position of them written
+  Tensor sum;           // [B, H, 1, D] float32: of the values
+
+  std::int64_t nbytes() const;
+};
+
+/// A stream of tokens: what Transformer::decode carries from call to call. Starts empty.
+struct DecodeState {
+  std::int64_t position = 0;  // tokens seen
+  std::vector<LayerState> layers;
+
+  std::int64_t nbytes() const;
+  /// The sequences `index` (int64 [B']) in that order: beams, forks. Copies.
+  DecodeState reorder(const Tensor& index) const;
+};
+
+}  // namespace performer::models

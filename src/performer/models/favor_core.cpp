@@ -1,0 +1,58 @@
+#include "performer/models/favor_core.h"
+
+#include <ATen/ATen.h>
+
+#include "performer/ops/projection.h"
+
+namespace performer::models {
+
+FavorCore::FavorCore(const ModelConfig& config, std::int64_t layer)
+    : config_(config.attention), layer_(layer), heads_(config.heads), head_dim_(config.head_dim()) {
+  options_.feature_map = parse_feature_map(config_.kernel);
+  options_.causality = config.causal ? Causality::kCausal : Causality::kBidirectional;
+  options_.renormalize = config_.renormalize ? Renormalize::kYes : Renormalize::kNo;
+  if (config_.scale > 0) options_.scale = config_.scale;
+  if (config_.eps >= 0) options_.eps = config_.eps;
+  redraw(0);
+}
+
+void FavorCore::redraw(std::int64_t draw) {
+  if (config_.features == 0) return;
+  ProjectionOptions options;
+  options.kind = parse_projection_kind(config_.projection);
+  options.norm = parse_projection_norm(config_.projection_norm);
+  if (config_.per_head) options.heads = heads_;
+  options.seed = config_.seed;
+  options.layer = layer_;
+  options.draw = draw;
+  projection_ = draw_projection(config_.features, head_dim_, options);
+}
+
+const Tensor& FavorCore::projection_on(at::Device device) {
+  if (projection_.defined() && projection_.device() != device) projection_ = projection_.to(device);
+  return projection_;
+}
+
+Tensor FavorCore::forward(const Heads& heads, const Tensor& key_mask) {
+  FavorOptions options = options_;
+  options.key_mask = key_mask;
+  return favor_attention(heads.q, heads.k, heads.v, projection_on(heads.q.device()), options);
+}
+
+Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*position*/) {
+  FavorOptions options = options_;
+  options.initial_state = state.favor;
+  auto [out, after] = favor_attention_with_state(heads.q, heads.k, heads.v,
+                                                 projection_on(heads.q.device()), options);
+  state.favor = std::move(after);
+  return out;
+}
+
+ModelConfig linear_transformer(ModelConfig config) {
+  config.attention.kernel = "elu1";
+  config.attention.features = 0;
+  config.attention.eps = -1;
+  return config;
+}
+
+}  // namespace performer::models

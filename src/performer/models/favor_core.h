@@ -1,0 +1,33 @@
+#pragma once
+
+#include "performer/models/attention_core.h"
+#include "performer/ops/favor_attention.h"
+
+namespace performer::models {
+
+/// FAVOR+ with any feature map. The projection is drawn for (seed, layer, head, draw), so it is no
+/// part of a checkpoint, stays float32 whatever the parameters become, and follows its input's
+/// device.
+class FavorCore : public AttentionCore {
+ public:
+  FavorCore(const ModelConfig& config, std::int64_t layer);
+  Tensor forward(const Heads& heads, const Tensor& key_mask) override;
+  Tensor decode(const Heads& heads, LayerState& state, std::int64_t position) override;
+  void redraw(std::int64_t draw) override;
+
+  /// [H, M, D] or [M, D] float32; undefined without features.
+  const Tensor& projection() const { return projection_; }
+
+ private:
+  const Tensor& projection_on(at::Device device);
+
+  AttentionConfig config_;
+  std::int64_t layer_, heads_, head_dim_;
+  FavorOptions options_;
+  Tensor projection_;
+};
+
+/// The config of the Linear Transformer in favor_attention's terms: elu(x) + 1, no projection.
+ModelConfig linear_transformer(ModelConfig config);
+
+}  // namespace performer::models

@@ -1,0 +1,121 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+namespace performer::models {
+
+/// The attention of a layer. What a kind does not name, it ignores.
+struct AttentionConfig {
+  std::string kind = "favor";
+  std::string kernel = "positive";
+  std::int64_t features = 256;
+  std::string projection = "orthogonal";
+  std::string projection_norm = "chi";
+  std::int64_t redraw_interval = 0;
+  bool per_head = true;
+  bool renormalize = true;
+  double eps = -1;
+  double scale = 0;
+  std::int64_t seed = 0;
+  std::int64_t linformer_k = 600;
+  std::string linformer_projection = "learned";
+  double linformer_delta = 1e-6;
+  std::int64_t lsh_hashes = 2;
+  std::int64_t lsh_chunk = 64;
+  std::int64_t lsh_buckets = 0;
+};
+
+template <class Config, class Visitor>
+requires std::is_same_v<std::remove_const_t<Config>, AttentionConfig>
+void visit_fields(Config& c, Visitor&& field) {
+  field("kind", c.kind, "Attention of all layers (one by one: layer_kinds).",
+        {"favor", "exact", "linear", "linformer", "lsh", "identity", "mean"});
+  field("kernel", c.kernel,
+        "favor: feature map. Performer-ReLU is relu with features = 0 (no projection).",
+        {"positive", "loglinear", "hyperbolic", "trigonometric", "relu", "exp", "sigmoid", "abs",
+         "gelu", "cos", "tanh", "identity", "square", "elu1", "sgn"});
+  field("features", c.features,
+        "favor: rows of the random projection; 0: none, generalised maps only.");
+  field("projection", c.projection, "favor: how the rows depend on each other.",
+        {"iid", "orthogonal", "simplex", "hadamard", "givens"});
+  field("projection_norm", c.projection_norm, "favor: norms of the rows (sqrt_d: SMREG).",
+        {"chi", "sqrt_d"});
+  field("redraw_interval", c.redraw_interval,
+        "Steps between draws of new random projections; 0: never.");
+  field("per_head", c.per_head, "favor: one projection per head, or one for all.");
+  field("renormalize", c.renormalize, "favor, linear: divide by the sum of the weights.");
+  field("eps", c.eps, "favor: added to generalised features; negative: the map's default.");
+  field("scale", c.scale, "Of q.k; 0: 1/sqrt(head width); generalised feature maps and lsh 1.");
+  field("seed", c.seed, "Of random projections and hashes.");
+  field("linformer_k", c.linformer_k, "linformer: length of the compressed keys and values.");
+  field("linformer_projection", c.linformer_projection,
+        "linformer: projections along the length; random ones follow redraw_interval.",
+        {"learned", "random"});
+  field("linformer_delta", c.linformer_delta,
+        "linformer, random: values are multiplied by exp(-delta).");
+  field("lsh_hashes", c.lsh_hashes, "lsh: rounds of hashing.");
+  field("lsh_chunk", c.lsh_chunk, "lsh: tokens of a bucket that are attended to at once.");
+  field("lsh_buckets", c.lsh_buckets,
+        "lsh: buckets of a round, even; 0: length / (2 lsh_chunk), from 2 to 128.");
+}
+
+/// A Transformer: sizes, form and the attention of its layers.
+struct ModelConfig {
+  std::int64_t vocabulary = 0;
+  std::int64_t max_length = 1024;
+  std::int64_t layers = 6;
+  std::int64_t dim = 512;
+  std::int64_t heads = 8;
+  std::int64_t ff_dim = 2048;
+  bool causal = true;
+  std::string norm = "layer";
+  std::string norm_position = "pre";
+  std::string activation = "gelu";
+  std::string positions = "learned";
+  bool tied = true;
+  double dropout = 0.1;
+  bool checkpointing = false;
+  bool reversible = false;
+  std::string head = "lm";
+  std::int64_t classes = 0;
+  AttentionConfig attention;
+  std::vector<std::string> layer_kinds;
+
+  std::int64_t head_dim() const { return dim / heads; }
+  /// The kind of attention of a layer.
+  const std::string& kind_of(std::int64_t layer) const;
+};
+
+template <class Config, class Visitor>
+requires std::is_same_v<std::remove_const_t<Config>, ModelConfig>
+void visit_fields(Config& c, Visitor&& field) {
+  field("vocabulary", c.vocabulary, "Tokens; 0: what the data has.");
+  field("max_length", c.max_length, "Tokens of the longest sequence.");
+  field("layers", c.layers, "Blocks of attention and feed-forward.");
+  field("dim", c.dim, "Width of the residual stream.");
+  field("heads", c.heads, "Attention heads; must divide dim.");
+  field("ff_dim", c.ff_dim, "Width of the feed-forward layers.");
+  field("causal", c.causal, "Tokens see only what is before them.");
+  field("norm", c.norm, "Normalisation.", {"layer", "rms"});
+  field("norm_position", c.norm_position, "Before each branch or after each sum.", {"pre", "post"});
+  field("activation", c.activation, "Of the feed-forward layers.", {"relu", "gelu", "swiglu"});
+  field("positions", c.positions, "How tokens know their place.",
+        {"learned", "sinusoidal", "rotary", "none"});
+  field("tied", c.tied, "The output layer is the embedding.");
+  field("dropout", c.dropout, "Probability of dropping an activation.");
+  field("checkpointing", c.checkpointing, "Recompute blocks in the backward pass: less memory.");
+  field("reversible", c.reversible,
+        "Two streams whose inputs are recomputed: memory independent of depth.");
+  field("head", c.head, "What the model answers.", {"lm", "classify", "match"});
+  field("classes", c.classes, "Of classify and match; 0: what the data has.");
+  field("layer_kinds", c.layer_kinds, "Attention kind of each layer; empty: attention.kind.");
+  field("attention", c.attention, "Attention of the layers.");
+}
+
+/// Throws Error (kUsage), which names the dotted key, unless a model can be made of `config`.
+void check(const ModelConfig& config);
+
+}  // namespace performer::models

@@ -1,0 +1,132 @@
+#include "performer/models/model_cost.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string>
+
+#include "performer/ops/feature_map.h"
+
+namespace performer::models {
+namespace {
+
+std::int64_t linear(std::int64_t in, std::int64_t out) { return in * out + out; }
+
+bool shares_queries(const std::string& kind) { return kind == "lsh"; }
+
+std::int64_t norm_parameters(const ModelConfig& c) { return (c.norm == "layer" ? 2 : 1) * c.dim; }
+
+std::int64_t layer_parameters(const ModelConfig& c, const std::string& kind) {
+  const std::int64_t parts = shares_queries(kind) ? 2 : 3;
+  const std::int64_t inner = (c.activation == "swiglu" ? 2 : 1) * c.ff_dim;
+  std::int64_t total = linear(c.dim, parts * c.dim) + linear(c.dim, c.dim);
+  total += linear(c.dim, inner) + linear(c.ff_dim, c.dim) + 2 * norm_parameters(c);
+  if (kind == "linformer" && c.attention.linformer_projection == "learned") {
+    total += 2 * c.attention.linformer_k * c.max_length;
+  }
+  return total;
+}
+
+std::int64_t head_parameters(const ModelConfig& c) {
+  if (c.head == "lm") return c.tied ? 0 : c.vocabulary * c.dim;
+  if (c.head == "classify") return linear(c.dim, c.ff_dim) + linear(c.ff_dim, c.classes);
+  const std::int64_t half = std::max<std::int64_t>(c.ff_dim / 2, 1);
+  return linear(4 * c.dim, c.ff_dim) + linear(c.ff_dim, half) + linear(half, c.classes);
+}
+
+// Features per head: M' rows, or the head's width without a projection.
+std::int64_t num_features(const ModelConfig& c, const std::string& kind) {
+  if (kind == "linear" || c.attention.features == 0) return c.head_dim();
+  return num_map_features(parse_feature_map(c.attention.kernel), c.attention.features);
+}
+
+bool has_projection(const ModelConfig& c, const std::string& kind) {
+  return kind == "favor" && c.attention.features > 0;
+}
+
+// Multiply-adds per token of one layer's mixing, all heads.
+double mixing(const ModelConfig& c, const std::string& kind, double length) {
+  const auto dim = static_cast<double>(c.dim);
+  if (kind == "favor" || kind == "linear") {
+    const auto features = static_cast<double>(num_features(c, kind));
+    const double project = has_projection(c, kind)
+                               ? 2 * dim * static_cast<double>(c.attention.features)
+                               : 0;       // of query and key
+    return project + 2 * dim * features;  // state and read-out
+  }
+  if (kind == "exact") return 2 * dim * length * (c.causal ? 0.5 : 1);
+  if (kind == "linformer") return 4 * dim * static_cast<double>(c.attention.linformer_k);
+  if (kind == "lsh") {
+    const auto rounds = static_cast<double>(c.attention.lsh_hashes);
+    return rounds * 4 * dim * static_cast<double>(c.attention.lsh_chunk);
+  }
+  return kind == "mean" ? dim : 0;
+}
+
+double layer_flops(const ModelConfig& c, const std::string& kind, double length) {
+  const auto dim = static_cast<double>(c.dim), ff = static_cast<double>(c.ff_dim);
+  const double projections = (shares_queries(kind) ? 3 : 4) * dim * dim;
+  const double feed = (c.activation == "swiglu" ? 3 : 2) * dim * ff;
+  return 2 * (projections + feed + mixing(c, kind, length));
+}
+
+// Elements per token that one layer keeps: the inputs of its GEMMs, norms and attention.
+std::int64_t kept_elements(const ModelConfig& c) {
+  const std::int64_t feed = (c.activation == "relu"   ? 1
+                             : c.activation == "gelu" ? 2
+                                                      : 4) *
+                            c.ff_dim;
+  const std::int64_t dropped = c.dropout > 0 ? c.dim : 0;  // two masks of a byte or more in all
+  return 8 * c.dim + feed + dropped;                       // two sums, two norms, q, k, v, mixed
+}
+
+std::int64_t activation_elements(const ModelConfig& c) {
+  const std::int64_t one = kept_elements(c);
+  if (c.reversible) return 3 * c.dim + one;
+  if (c.checkpointing) return c.layers * c.dim + one;
+  return c.layers * one + 2 * c.dim;
+}
+
+std::int64_t layer_state_bytes(const ModelConfig& c, const std::string& kind, const CostShape& s) {
+  if (kind == "favor" || kind == "linear") {
+    return s.batch * c.heads * num_features(c, kind) * (c.head_dim() + 2) * 4 + 8;
+  }
+  if (kind == "exact") return 2 * s.batch * s.length * c.dim * s.bytes_per_element;
+  return kind == "mean" ? s.batch * c.dim * 4 : 0;
+}
+
+}  // namespace
+
+ModelCost estimate(const ModelConfig& c, const CostShape& shape) {
+  ModelCost cost;
+  const auto length = static_cast<double>(shape.length);
+  cost.parameters = c.vocabulary * c.dim + head_parameters(c);
+  if (c.positions == "learned") cost.parameters += c.max_length * c.dim;
+  if (c.norm_position == "pre") cost.parameters += norm_parameters(c);
+  for (std::int64_t layer = 0; layer < c.layers; ++layer) {
+    const std::string& kind = c.kind_of(layer);
+    cost.parameters += layer_parameters(c, kind);
+    cost.flops_per_token += layer_flops(c, kind, length);
+    if (c.causal) cost.state_bytes += layer_state_bytes(c, kind, shape);
+  }
+  if (c.head == "lm") {
+    cost.flops_per_token += 2 * static_cast<double>(c.dim) * static_cast<double>(c.vocabulary);
+  }
+  cost.activation_bytes =
+      shape.batch * shape.length * activation_elements(c) * shape.bytes_per_element;
+  if (c.head == "lm") {
+    cost.activation_bytes += shape.batch * shape.length * c.vocabulary * shape.bytes_per_element;
+  }
+  return cost;
+}
+
+ModelCost estimate(const ModelConfig& config, std::int64_t batch, std::int64_t length,
+                   std::int64_t bytes_per_element) {
+  return estimate(config, CostShape{batch, length, bytes_per_element});
+}
+
+std::int64_t break_even_length(const ModelConfig& config) {
+  const double per_token = mixing(config, "exact", 1.0);
+  return static_cast<std::int64_t>(std::ceil(mixing(config, "favor", 1.0) / per_token));
+}
+
+}  // namespace performer::models

@@ -1,0 +1,54 @@
+#include "performer/models/rotary.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace performer::models {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor turned(const Tensor& x, const Tensor& turns) {
+  const auto real = turns.scalar_type() == at::kComplexDouble ? at::kDouble : at::kFloat;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+  sizes[1] = turns.size(0);
+  sizes.back() = turns.size(1);
+  const Tensor pairs = x.to(real).contiguous().unflatten(-1, {turns.size(1), 2});
+  const Tensor product = at::view_as_complex(pairs).mul(turns.view(sizes));
+  return at::view_as_real(product).flatten(-2).to(x.scalar_type());
+}
+
+class Rotate : public torch::autograd::Function<Rotate> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& turns) {
+    ctx->save_for_backward({turns});
+    return turned(x, turns);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    return {turned(grads[0], ctx->get_saved_variables()[0].conj()), Tensor()};
+  }
+};
+
+}  // namespace
+
+Tensor rotate(const Tensor& x, const Tensor& turns) { return Rotate::apply(x, turns); }
+
+Tensor RotaryTables::turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like) {
+  const auto dtype = like.dtype() == at::kDouble ? at::kComplexDouble : at::kComplexFloat;
+  const std::int64_t known = table_.defined() ? table_.size(0) : 0;
+  if (known < first + length || table_.scalar_type() != dtype || table_.device() != like.device()) {
+    // Streams ask for one more each time: grow by doubling.
+    const std::int64_t capacity = std::max<std::int64_t>(first + length, first > 0 ? 2 * known : 0);
+    const auto real = at::TensorOptions(at::kDouble);
+    const Tensor rate = at::pow(10000.0, at::arange(0, head_dim_, 2, real).div(-head_dim_));
+    const Tensor angle = at::outer(at::arange(capacity, real), rate);
+    table_ = at::polar(at::ones_like(angle), angle).to(dtype).to(like.device());
+  }
+  return table_.narrow(0, first, length);
+}
+
+}  // namespace performer::models

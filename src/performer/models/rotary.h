@@ -1,0 +1,31 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace performer::models {
+
+using at::Tensor;
+
+/// Turns the pairs (2i, 2i + 1) of the last dimension by their token's angles, in float32 (float64
+/// for float64), rounded once.  x: [B, L, ..., D], strided or not;  turns: [L, D/2] complex, from
+/// RotaryTables;  returns a contiguous tensor of x's dtype. The backward pass turns back and stores
+/// nothing of x.
+Tensor rotate(const Tensor& x, const Tensor& turns);
+
+/// Rotary positions for head width D: position p turns pair i by the angle p 10000^(-2i/D).
+/// Computed in float64 and kept up to the longest length asked for.
+class RotaryTables {
+ public:
+  explicit RotaryTables(std::int64_t head_dim) : head_dim_(head_dim) {}
+  /// cos + i sin of positions first ... first + length - 1: [length, D/2], complex64, or complex128
+  /// beside float64.
+  Tensor turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like);
+
+ private:
+  std::int64_t head_dim_;
+  Tensor table_;  // [capacity, D/2] in the dtype and on the device of the last call
+};
+
+}  // namespace performer::models

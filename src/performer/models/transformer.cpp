@@ -1,0 +1,116 @@
+#include "performer/models/transformer.h"
+
+#include <ATen/ATen.h>
+
+#include <string>
+
+#include "performer/core/error.h"
+#include "performer/models/checkpointing.h"
+#include "performer/models/initialize.h"
+#include "performer/models/reversible.h"
+
+namespace performer::models {
+namespace {
+
+constexpr std::uint64_t kEmbeddingSite = 1ULL << 32;  // beyond every layer
+
+// A holder of the blocks, for names as layers.0.
+class LayersImpl : public torch::nn::Module {
+ public:
+  void add(const Block& block) { register_module(std::to_string(children().size()), block.ptr()); }
+};
+
+const ModelConfig& checked(const ModelConfig& config) {
+  check(config);
+  return config;
+}
+
+}  // namespace
+
+TransformerImpl::TransformerImpl(const ModelConfig& config, std::uint64_t seed)
+    : config_(checked(config)), rotary_(config.head_dim()) {
+  embedding_ = register_module("embedding", Embedding(config));
+  auto layers = register_module("layers", std::make_shared<LayersImpl>());
+  blocks_.reserve(static_cast<std::size_t>(config.layers));
+  for (std::int64_t i = 0; i < config.layers; ++i) {
+    blocks_.emplace_back(config, i);
+    layers->add(blocks_.back());
+  }
+  if (config.norm_position == "pre") norm_ = register_module("norm", Norm(config.norm, config.dim));
+  if (config.head != "lm") {
+    head_ = register_module("head", make_class_head(config));
+  } else if (!config.tied) {
+    auto output = register_module("output", std::make_shared<torch::nn::Module>("Output"));
+    output_ = output->register_parameter("weight", at::zeros({config.vocabulary, config.dim}));
+  }
+  initialize(*this, config, seed);
+}
+
+Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
+  if (config_.reversible) return run_reversible(blocks_, x, pass);
+  for (auto& block : blocks_) {
+    x = config_.checkpointing ? run_checkpointed(*block, x, pass) : block->forward(x, pass);
+  }
+  return x;
+}
+
+Tensor TransformerImpl::run(const Tensor& tokens, Pass pass) {
+  const std::int64_t position = pass.decode == nullptr ? 0 : pass.decode->position;
+  Tensor x = embedding_->forward(tokens, position);
+  if (config_.positions == "rotary") {
+    pass.turns = rotary_.turns(position, tokens.size(1), x.options());
+  }
+  x = run_blocks(dropout(x, pass.dropout.child(kEmbeddingSite)), pass);
+  return norm_.is_empty() ? x : norm_->forward(x);
+}
+
+Tensor TransformerImpl::tower(const ModelInput& input, std::uint64_t number) {
+  Pass pass;
+  pass.key_mask = input.key_mask;
+  if (is_training()) pass.dropout = DropoutKey{config_.dropout, dropout_seed_}.child(number);
+  return run(input.tokens, pass);
+}
+
+Tensor TransformerImpl::hidden(const ModelInput& input) { return tower(input, 0); }
+
+Tensor TransformerImpl::logits(const Tensor& hidden) {
+  TORCH_CHECK(config_.head == "lm", "Transformer: logits need the head lm, this one is ",
+              config_.head);
+  return at::linear(hidden, output_.defined() ? output_ : embedding_->weight);
+}
+
+Tensor TransformerImpl::classify(const ModelInput& input) {
+  TORCH_CHECK(config_.head == "classify", "Transformer: classify needs the head classify, this is ",
+              config_.head);
+  return head_->forward(pool(tower(input, 0), input.key_mask));
+}
+
+Tensor TransformerImpl::match(const ModelInput& a, const ModelInput& b) {
+  TORCH_CHECK(config_.head == "match", "Transformer: match needs the head match, this is ",
+              config_.head);
+  const Tensor first = pool(tower(a, 0), a.key_mask);
+  return head_->forward(compare(first, pool(tower(b, 1), b.key_mask)));
+}
+
+Tensor TransformerImpl::decode(const Tensor& tokens, DecodeState& state) {
+  const at::NoGradGuard no_grad;
+  if (!config_.causal) {
+    fail(ExitCode::kUsage,
+         "decode: the model is bidirectional (model.causal = false) and cannot stream tokens");
+  }
+  TORCH_CHECK(tokens.dim() == 2 && tokens.size(1) > 0,
+              "decode: tokens must be [batch, length >= 1], got ", tokens.sizes());
+  state.layers.resize(blocks_.size());
+  Pass pass;
+  pass.decode = &state;
+  const Tensor x = run(tokens, pass);
+  state.position += tokens.size(1);
+  return logits(x.select(1, tokens.size(1) - 1));
+}
+
+void TransformerImpl::redraw(std::int64_t draw) {
+  for (auto& block : blocks_) block->core().redraw(draw);
+  draw_ = draw;
+}
+
+}  // namespace performer::models

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "performer/models/block.h"
+#include "performer/models/decode_state.h"
+#include "performer/models/embedding.h"
+#include "performer/models/heads.h"
+#include "performer/models/model_config.h"
+#include "performer/models/rotary.h"
+
+namespace performer::models {
+
+struct ModelInput {
+  Tensor tokens;    // int64 [B, L]
+  Tensor key_mask;  // bool [B, L], true = real; undefined: all are. A causal model needs none for
+                    // padding at the end, and its exact attention is faster without.
+};
+
+/// The one Transformer: embedding, blocks with any attention, a head.
+///
+/// Parameters are float32 on the CPU and may be moved and converted together (set_data); hidden
+/// states have their dtype and device. Random projections are no parameters: functions of
+/// (attention.seed, layer, head, draw), float32, following the input's device. Names:
+///   embedding.{weight, positions}, layers.I.{attention_norm, feed_forward_norm}.{weight, bias},
+///   layers.I.attention.{qkv, output}.{weight, bias}, layers.I.feed_forward.{input,
+///   output}.{weight, bias}, norm.{weight, bias} (pre-norm), output.weight (untied),
+///   head.I.{weight, bias}.
+class TransformerImpl : public torch::nn::Module {
+ public:
+  /// Initial weights are a function of (config, seed), the same bits on every machine.
+  TransformerImpl(const ModelConfig& config, std::uint64_t seed);
+
+  Tensor hidden(const ModelInput& input);                  // [B, L, E]; dropout in train() only
+  Tensor logits(const Tensor& hidden);                     // [..., E] -> [..., V]
+  Tensor classify(const ModelInput& input);                // [B, classes]
+  Tensor match(const ModelInput& a, const ModelInput& b);  // [B, classes], two towers
+
+  /// Takes the next tokens [B, T] of a stream and returns the logits after the last, [B, V]. No
+  /// gradients, no dropout. An Error for bidirectional models, for kinds without a streaming state
+  /// and for learned positions past max_length.
+  Tensor decode(const Tensor& tokens, DecodeState& state);
+
+  /// Takes draw number `draw` of all random projections.
+  void redraw(std::int64_t draw);
+  std::int64_t draw() const { return draw_; }
+
+  /// Masks of the coming passes are functions of this key, the layer and the place in it: set one
+  /// per step and micro-batch.
+  void set_dropout_seed(std::uint64_t step_key) { dropout_seed_ = step_key; }
+
+  const ModelConfig& config() const { return config_; }
+  BlockImpl& block(std::int64_t layer) { return *blocks_.at(static_cast<std::size_t>(layer)); }
+
+ private:
+  Tensor tower(const ModelInput& input, std::uint64_t number);
+  Tensor run(const Tensor& tokens, Pass pass);
+  Tensor run_blocks(Tensor x, const Pass& pass);
+
+  ModelConfig config_;
+  Embedding embedding_{nullptr};
+  std::vector<Block> blocks_;
+  Norm norm_{nullptr};  // empty with post-norm
+  Mlp head_{nullptr};   // classify, match
+  Tensor output_;       // [V, E] of an untied language model
+  RotaryTables rotary_;
+  std::int64_t draw_ = 0;
+  std::uint64_t dropout_seed_ = 0;
+};
+TORCH_MODULE(Transformer);
+
+}  // namespace performer::models

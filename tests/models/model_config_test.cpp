@@ -1,0 +1,146 @@
+#include "performer/models/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "performer/core/config.h"
+#include "performer/core/error.h"
+#include "performer/models/model_cost.h"
+#include "tests/models/tiny_model.h"
+
+namespace performer::models::testing {
+namespace {
+
+using Change = std::function<void(ModelConfig&)>;
+
+std::string refusal(const Change& change) {
+  ModelConfig c = tiny("favor");
+  change(c);
+  try {
+    check(c);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::kUsage);
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(ModelConfig, NamesTheKeyThatIsWrong) {
+  EXPECT_EQ(refusal([](auto&) {}), "no error");
+  EXPECT_EQ(refusal([](auto& c) { c.heads = 7; }),
+            "model.heads: must divide model.dim (16), got 7");
+  EXPECT_EQ(refusal([](auto& c) { c.vocabulary = 0; }),
+            "model.vocabulary: must be at least 1, got 0");
+  EXPECT_EQ(refusal([](auto& c) { c.attention.kind = "sparse"; }),
+            "model.attention.kind: unknown value \"sparse\"; known: favor, exact, linear, "
+            "linformer, lsh, identity, mean");
+  EXPECT_EQ(refusal([](auto& c) { c.layer_kinds = {"favor"}; }),
+            "model.layer_kinds: needs one kind per layer (model.layers = 2) or none, got 1");
+  EXPECT_EQ(refusal([](auto& c) { c.attention.features = 0; }),
+            "model.attention.features: the kernel positive needs a projection; set at least 1, or "
+            "a generalised kernel such as relu");
+  EXPECT_EQ(refusal([](auto& c) { c.attention.eps = 1e-6; }),
+            "model.attention.eps: the kernel positive has no eps, got 1e-06; leave it negative");
+  EXPECT_EQ(refusal([](auto& c) { c.attention.kernel = "softmax"; }).substr(0, 49),
+            "model.attention.kernel: unknown value \"softmax\"; ");
+  EXPECT_EQ(refusal([](auto& c) {
+              c.layer_kinds = {"exact", "linformer"};
+            }),
+            "model.attention.kind: linformer mixes all positions; set model.causal = false");
+  EXPECT_EQ(refusal([](auto& c) {
+              c.attention.kind = "linformer", c.causal = false, c.attention.linformer_k = 600;
+            }),
+            "model.attention.linformer_k: must not exceed model.max_length (24), got 600");
+  EXPECT_EQ(refusal([](auto& c) { c.attention.kind = "lsh", c.attention.lsh_buckets = 3; }),
+            "model.attention.lsh_buckets: must be even, got 3");
+  EXPECT_EQ(refusal([](auto& c) { c.positions = "rotary", c.dim = 6; }),
+            "model.positions: rotary needs an even head width, model.dim / model.heads is 3");
+  EXPECT_EQ(refusal([](auto& c) { c.dropout = 1; }), "model.dropout: must be in [0, 1), got 1");
+  EXPECT_EQ(refusal([](auto& c) { c.head = "classify"; }),
+            "model.classes: must be at least 2, got 0");
+  EXPECT_EQ(refusal([](auto& c) { c.reversible = true, c.norm_position = "post"; }),
+            "model.reversible: needs model.norm_position = \"pre\", got \"post\"");
+}
+
+TEST(ModelConfig, AllowsPerformerRelu) {
+  EXPECT_EQ(refusal([](auto& c) { c.attention.kernel = "relu", c.attention.features = 0; }),
+            "no error");
+}
+
+TEST(ModelConfig, ListsItsFields) {
+  ModelConfig c;
+  const auto fields = list_fields(c);
+  EXPECT_EQ(fields.front().name, "vocabulary");
+  EXPECT_EQ(fields.back().name, "layer_kinds");
+  const auto kind = std::find_if(fields.begin(), fields.end(),
+                                 [](const Field& f) { return f.name == "attention.kind"; });
+  ASSERT_NE(kind, fields.end());
+  EXPECT_EQ(kind->choices.size(), 7U);
+}
+
+TEST(ModelCost, CountsTheParametersOfTheModel) {
+  const std::vector<Change> changes{
+      [](auto&) {},
+      [](auto& c) { c.norm = "rms", c.activation = "swiglu", c.positions = "rotary"; },
+      [](auto& c) { c.tied = false, c.norm_position = "post", c.activation = "relu"; },
+      [](auto& c) { c.head = "classify", c.classes = 3; },
+      [](auto& c) { c.head = "match", c.classes = 2, c.causal = false; },
+      [](auto& c) {
+        c.layer_kinds = {"lsh", "mean"};
+      },
+      [](auto& c) {
+        c.layer_kinds = {"linformer", "linear"}, c.causal = false;
+      },
+  };
+  for (std::size_t i = 0; i < changes.size(); ++i) {
+    ModelConfig c = tiny("favor");
+    changes[i](c);
+    const Transformer model(c, 0);
+    std::int64_t want = 0;
+    for (const auto& p : model->parameters()) want += p.numel();
+    EXPECT_EQ(estimate(c, 2, 16, 4).parameters, want) << "change " << i;
+  }
+}
+
+TEST(ModelCost, KnowsTheSizeOfAStream) {
+  for (const char* kind : {"favor", "linear", "mean", "identity"}) {
+    auto model = make(tiny(kind));
+    DecodeState state;
+    model->decode(tokens(3, 9), state);
+    EXPECT_EQ(estimate(tiny(kind), 3, 9, 4).state_bytes, state.nbytes()) << kind;
+  }
+  EXPECT_EQ(estimate(tiny("exact"), 3, 9, 4).state_bytes, 2 * 2 * 3 * 9 * 16 * 4);
+}
+
+TEST(ModelCost, CrossesExactAttentionAtTheBreakEvenLength) {
+  ModelConfig favor, exact;
+  favor.vocabulary = exact.vocabulary = 30;
+  exact.attention.kind = "exact";
+  const std::int64_t length = break_even_length(favor);
+  EXPECT_EQ(length, 1024);  // causal, m = 256: 4 m d against L d
+  const auto flops = [](const ModelConfig& c, std::int64_t n) {
+    return estimate(c, 1, n, 4).flops_per_token;
+  };
+  EXPECT_LE(flops(favor, length), flops(exact, length));
+  EXPECT_GT(flops(favor, length - 1), flops(exact, length - 1));
+  EXPECT_EQ(flops(favor, 100), flops(favor, 100000));
+}
+
+TEST(ModelCost, KeepsLessWhenBlocksAreRecomputed) {
+  ModelConfig c = tiny("favor");
+  c.layers = 12;
+  const auto bytes = [&] { return estimate(c, 4, 16, 4).activation_bytes; };
+  const std::int64_t plain = bytes();
+  c.checkpointing = true;
+  const std::int64_t checkpointed = bytes();
+  c.checkpointing = false, c.reversible = true;
+  const std::int64_t reversible = bytes();
+  c.layers = 24;
+  EXPECT_EQ(bytes(), reversible);
+  EXPECT_LT(reversible, checkpointed);
+  EXPECT_LT(2 * checkpointed, plain);
+}
+
+}  // namespace
+}  // namespace performer::models::testing
