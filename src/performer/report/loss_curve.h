@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+
+#include "performer/report/loss_points.h"
+
+namespace performer::report {
+
+struct LossCurve {
+  std::string title;
+  LossPoints train;  // ascending steps
+  LossPoints valid;
+};
+
+/// A picture of a run in one SVG text that needs nothing beside it and reads on light and dark
+/// pages: each loss of training faint, their running mean, validation as dots. Values that are not
+/// finite are left out. The size of the text does not grow with the number of points.
+std::string loss_curve_svg(const LossCurve& curve);
+
+}  // namespace performer::report

@@ -1,0 +1,79 @@
+#include "performer/report/loss_points.h"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+namespace performer::report {
+
+LossPoints read_points(const std::filesystem::path& metrics, const std::string& key) {
+  std::ifstream file(metrics, std::ios::binary);
+  LossPoints points;
+  std::string text;
+  while (std::getline(file, text)) {
+    const auto record = nlohmann::json::parse(text, nullptr, false);
+    const bool usable = record.is_object() && record.contains("step") && record.contains(key) &&
+                        record["step"].is_number_integer() && record[key].is_number();
+    if (usable) {
+      points.push_back({record["step"].get<std::int64_t>(), record[key].get<double>()});
+    }
+  }
+  return points;
+}
+
+LossPoints finite_points(const LossPoints& points) {
+  LossPoints kept;
+  kept.reserve(points.size());
+  std::copy_if(points.begin(), points.end(), std::back_inserter(kept), [](const LossPoint& point) {
+    return std::isfinite(point.loss) && std::abs(point.loss) < 1e100;
+  });
+  return kept;
+}
+
+LossPoints smoothed(const LossPoints& points) {
+  const double decay = std::exp(-1 / std::max(1.0, static_cast<double>(points.size()) / 50));
+  double sum = 0;
+  double weight = 0;
+  LossPoints mean;
+  mean.reserve(points.size());
+  for (const LossPoint& point : points) {
+    sum = decay * sum + (1 - decay) * point.loss;
+    weight = decay * weight + (1 - decay);
+    mean.push_back({point.step, sum / weight});
+  }
+  return mean;
+}
+
+LossPoints thinned(const LossPoints& points, const Axis& steps, std::int64_t columns) {
+  if (static_cast<std::int64_t>(points.size()) <= 2 * columns) {
+    return points;
+  }
+  const auto column = [&](const LossPoint& point) {
+    const double position = steps.position(static_cast<double>(point.step));
+    return std::min(static_cast<std::int64_t>(position * static_cast<double>(columns)),
+                    columns - 1);
+  };
+  LossPoints kept;
+  kept.reserve(static_cast<std::size_t>(2 * columns));
+  const auto lower = [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; };
+  for (auto first = points.begin(); first != points.end();) {
+    const std::int64_t here = column(*first);
+    const auto last = std::find_if(first, points.end(),
+                                   [&](const LossPoint& point) { return column(point) != here; });
+    auto [low, high] = std::minmax_element(first, last, lower);
+    if (high < low) {
+      std::swap(low, high);
+    }
+    kept.push_back(*low);
+    if (high != low) {
+      kept.push_back(*high);
+    }
+    first = last;
+  }
+  return kept;
+}
+
+}  // namespace performer::report

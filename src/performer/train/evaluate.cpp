@@ -1,0 +1,46 @@
+#include "performer/train/evaluate.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "performer/train/loss.h"
+
+namespace performer::train {
+
+double Evaluation::loss() const { return loss_sum / static_cast<double>(targets); }
+double Evaluation::accuracy() const { return correct / static_cast<double>(targets); }
+double Evaluation::perplexity() const { return std::exp(loss()); }
+double Evaluation::bits() const { return loss() / std::numbers::ln2; }
+
+Evaluation evaluate(models::Transformer& model, const data::BatchStream& rows,
+                    const EvaluationOptions& options) {
+  at::NoGradGuard no_grad;
+  const auto begin = std::chrono::steady_clock::now();
+  const bool was_training = model->is_training();
+  model->eval();
+  const auto size = rows.size();
+  auto batches = (size + options.batch - 1) / options.batch;
+  if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
+  Evaluation result;
+  for (std::int64_t i = 0; i < batches; ++i) {
+    const auto first = i * options.batch;
+    const auto count = std::min(options.batch, size - first);
+    const auto batch = place(rows.batch(first, count), options.device);
+    const auto parts = compute_loss(model, batch);
+    result.loss_sum += parts.sum.item<double>();
+    result.correct += parts.correct.item<double>();
+    result.targets += parts.count;
+    result.tokens += batch.num_tokens;
+    result.samples += count;
+    if (options.progress) options.progress(i + 1, batches);
+  }
+  model->train(was_training);
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return result;
+}
+
+}  // namespace performer::train

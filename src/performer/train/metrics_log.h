@@ -1,0 +1,35 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <nlohmann/json_fwd.hpp>
+#include <string_view>
+
+#include "performer/core/append_file.h"
+
+namespace performer::train {
+
+/// The keys of a record that tell the clock, the only ones that differ between two equal runs.
+inline constexpr std::array<std::string_view, 3> kTimeKeys{"time", "seconds", "tokens_per_second"};
+
+/// RUN/metrics.jsonl: one JSON object with a "step" per line, flushed line by line. A line that
+/// cannot be written is lost with a warning; the run goes on.
+class MetricsLog {
+ public:
+  /// Continues an older file after its lines of steps up to `last_step`: newer ones and a last line
+  /// cut short are removed. -1 removes all.
+  MetricsLog(const std::filesystem::path& path, std::int64_t last_step, AppendFile::Warn warn);
+
+  void append(const nlohmann::ordered_json& record);
+
+  /// Removes the lines after those of `step`, for a run that goes back to a checkpoint.
+  void cut_after(std::int64_t step);
+
+  std::int64_t num_lost() const { return file_.num_lost(); }
+
+ private:
+  AppendFile file_;
+};
+
+}  // namespace performer::train

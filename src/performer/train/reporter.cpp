@@ -1,0 +1,131 @@
+#include "performer/train/reporter.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "performer/core/log.h"
+
+namespace performer::train {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::ordered_json;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+// JSON knows no NaN; null says that there was no number.
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
+
+std::string duration_text(double seconds) {
+  const auto whole = static_cast<std::int64_t>(seconds);
+  if (whole >= 3600) return fmt::format("{} h {:02} m", whole / 3600, whole / 60 % 60);
+  if (whole >= 60) return fmt::format("{} m {:02} s", whole / 60, whole % 60);
+  return fmt::format("{} s", whole);
+}
+
+}  // namespace
+
+Reporter::Reporter(const std::filesystem::path& run_folder, const TrainConfig& config)
+    : config_(config), folder_(run_folder), started_(Clock::now()), window_started_(started_) {}
+
+void Reporter::start_after(std::int64_t step) {
+  const auto warn = [](const std::string& message) { log_warning("{}", message); };
+  metrics_.emplace(folder_ / "metrics.jsonl", step > 0 ? step : -1, warn);
+  events_.emplace(folder_, EventWriter::Start{wall_time(), step + 1}, warn);
+  first_step_ = step;
+  started_ = window_started_ = Clock::now();
+}
+
+void Reporter::cut_after(std::int64_t step) { metrics_->cut_after(step); }
+
+void Reporter::add(const StepReport& report) {
+  tokens_ += report.tokens;
+  window_.tokens += report.tokens;
+  if (report.skipped) {
+    ++window_.skipped;
+  } else {
+    window_.loss_sum += report.loss_sum;
+    window_.correct += report.correct;
+    window_.targets += report.targets;
+  }
+  if (report.step % config_.log_every == 0 || report.step == config_.steps) write_line(report);
+}
+
+void Reporter::write_line(const StepReport& last) {
+  const auto targets = static_cast<double>(window_.targets);
+  const double loss = window_.loss_sum / targets, accuracy = window_.correct / targets;
+  const double speed = static_cast<double>(window_.tokens) / seconds_since(window_started_);
+  Json line = {{"step", last.step},
+               {"loss", number(loss)},
+               {"accuracy", number(accuracy)},
+               {"rate", last.rate},
+               {"gradient_norm", number(last.gradient_norm)},
+               {"tokens", tokens_}};
+  if (window_.skipped > 0) line["skipped"] = window_.skipped;
+  line["seconds"] = seconds_since(started_);
+  line["tokens_per_second"] = speed;
+  metrics_->append(line);
+  if (window_.targets > 0) {
+    scalar("train/loss", last.step, loss);
+    scalar("train/accuracy", last.step, accuracy);
+  }
+  scalar("train/rate", last.step, last.rate);
+  scalar("train/tokens_per_second", last.step, speed);
+  const auto left = seconds_since(started_) * static_cast<double>(config_.steps - last.step) /
+                    static_cast<double>(last.step - first_step_);
+  const auto text =
+      fmt::format("step {}/{}  loss {:.4f}  accuracy {:.2f} %  {:.0f} tokens/s  {} left", last.step,
+                  config_.steps, loss, 100 * accuracy, speed, duration_text(left));
+  log_is_terminal() ? log_progress(text) : log_line(text);
+  window_ = {};
+  window_started_ = Clock::now();
+}
+
+void Reporter::add(std::int64_t step, const std::string& split, const Evaluation& evaluation) {
+  metrics_->append({{"step", step},
+                    {split + "_loss", number(evaluation.loss())},
+                    {split + "_accuracy", number(evaluation.accuracy())},
+                    {split + "_perplexity", number(evaluation.perplexity())},
+                    {"targets", evaluation.targets},
+                    {"seconds", evaluation.seconds}});
+  scalar(split + "/loss", step, evaluation.loss());
+  scalar(split + "/accuracy", step, evaluation.accuracy());
+  log_info("step {}  {}: loss {:.4f}  perplexity {:.3f}  accuracy {:.2f} %", step, split,
+           evaluation.loss(), evaluation.perplexity(), 100 * evaluation.accuracy());
+  window_started_ += std::chrono::duration_cast<Clock::duration>(
+      std::chrono::duration<double>(evaluation.seconds));  // tokens/s is of training alone
+}
+
+void Reporter::scalar(const std::string& tag, std::int64_t step, double value) {
+  events_->scalar(tag, step, value, wall_time());
+}
+
+void Reporter::event(const Json& record) { metrics_->append(record); }
+
+Json Reporter::state() const {
+  return {{"tokens", tokens_},
+          {"window",
+           {{"loss_sum", window_.loss_sum},
+            {"correct", window_.correct},
+            {"targets", window_.targets},
+            {"tokens", window_.tokens},
+            {"skipped", window_.skipped}}}};
+}
+
+void Reporter::load(const Json& state) {
+  tokens_ = state.at("tokens");
+  const auto& window = state.at("window");
+  window_.loss_sum = window.at("loss_sum");
+  window_.correct = window.at("correct");
+  window_.targets = window.at("targets");
+  window_.tokens = window.at("tokens");
+  window_.skipped = window.at("skipped");
+}
+
+}  // namespace performer::train

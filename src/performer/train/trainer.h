@@ -1,0 +1,88 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "performer/data/batch_stream.h"
+#include "performer/data/prefetch.h"
+#include "performer/models/transformer.h"
+#include "performer/train/checkpoint_store.h"
+#include "performer/train/recipe.h"
+#include "performer/train/reporter.h"
+#include "performer/train/run_state.h"
+#include "performer/train/spike_guard.h"
+#include "performer/train/stop_signal.h"
+#include "performer/train/training_step.h"
+
+namespace performer::train {
+
+struct TrainerOptions {
+  std::filesystem::path out;
+  at::Device device = at::kCPU;
+  std::int64_t overfit = 0;  // > 0: the first so many batches again and again
+  bool restart = false;      // forget what an earlier run left in the folder
+};
+
+enum class Outcome : std::uint8_t {
+  kFinished,
+  kAlreadyFinished,
+  kEarlyStop,
+  kTimeLimit,
+  kPreempted
+};
+
+/// One training run in one folder. Every step is a function of (recipe, step): the order of rows,
+/// dropout, redraws and metric lines do not depend on interruptions.
+class Trainer {
+ public:
+  Trainer(const Recipe& recipe, const TrainerOptions& options);
+  ~Trainer();
+
+  /// From the newest good checkpoint of the folder, if there is one, to the end.
+  Outcome run();
+
+  const Progress& progress() const { return progress_; }
+  models::Transformer model() { return model_; }
+
+ private:
+  void restore();
+  void load(const Checkpoint& checkpoint);
+  void start_prefetch();
+  void redraw_for(std::int64_t step);
+  void take_step(std::int64_t step);
+  void settle();  // waits for the report of the last step and acts on it
+  void judge(const StepReport& report);
+  void forget_earlier_run();
+  /// True where a checkpoint was loaded.
+  bool roll_back(const StepReport& report);
+  void validate();
+  void show_samples();
+  template <class Write>
+  bool try_to_write(const char* what, const Write& write);
+  void mark_best();
+  void save(bool last);
+  std::optional<Outcome> reason_to_stop(const StopSignal& signal) const;
+  bool patience_is_over() const;
+  bool due(std::int64_t every) const;
+
+  TrainerOptions options_;
+  std::shared_ptr<const data::Dataset> train_data_;
+  std::optional<data::BatchStream> valid_rows_;
+  Recipe recipe_;
+  CheckpointStore store_;  // after the data: a run that cannot begin leaves no folder
+  models::Transformer model_;
+  TrainingStep step_;
+  Reporter reporter_;
+  SpikeGuard guard_;
+  Progress progress_;
+  std::unique_ptr<data::Prefetcher> batches_;
+  std::optional<PendingReport> pending_;
+  std::optional<StepReport> spike_;  // seen, to be rolled back
+  std::int64_t saved_step_ = -1;
+  std::chrono::steady_clock::time_point started_;
+};
+
+}  // namespace performer::train

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Event.h>
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "performer/data/batch.h"
+#include "performer/models/transformer.h"
+#include "performer/train/optimizer.h"
+#include "performer/train/precision.h"
+#include "performer/train/recipe.h"
+
+namespace performer::train {
+
+/// What one optimizer step did.
+struct StepReport {
+  std::int64_t step = 0;  // 1 is the first
+  double rate = 0, limit = 0;
+  double loss_sum = 0, correct = 0, gradient_norm = 0;
+  bool skipped = false;
+  std::int64_t targets = 0, tokens = 0;
+  std::vector<std::int64_t> samples;
+
+  double loss() const { return loss_sum / static_cast<double>(targets); }
+};
+
+/// A report whose numbers may still be on their way from the device.
+class PendingReport {
+ public:
+  PendingReport(StepReport known, const Tensor& numbers);
+  StepReport wait();
+
+ private:
+  StepReport report_;
+  Tensor numbers_;  // float32 [4] on the host: loss sum, correct, norm, skipped
+  std::optional<c10::Event> ready_;
+};
+
+struct StepPlan {
+  std::int64_t step = 0;
+  double rate = 0;
+  double limit = 0;  // a mean loss above it is a spike
+  bool skip_spikes = false;
+};
+
+/// Forward, backward and update over as many batches as step_tokens asks for.
+class TrainingStep {
+ public:
+  TrainingStep(models::Transformer model, const Recipe& recipe, at::Device device);
+
+  PendingReport run(const StepPlan& plan, const std::function<data::Batch()>& next_batch);
+
+  Weights& weights() { return weights_; }
+  /// Optimizer and loss scale, for checkpoints.
+  NamedTensors state() const;
+
+ private:
+  Tensor update(const StepPlan& plan, const StepReport& known, double expected, const Tensor& sums);
+
+  models::Transformer model_;
+  Recipe recipe_;
+  at::Device device_;
+  Weights weights_;
+  Optimizer optimizer_;
+  Tensor loss_scale_, growth_;  // fp16 alone: float32 and int32 scalars
+};
+
+}  // namespace performer::train
