@@ -9,6 +9,7 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 
 add_library(performer_flags INTERFACE)
+target_compile_definitions(performer_flags INTERFACE FMT_HEADER_ONLY=1)   # torch brings fmt's headers alone
 target_compile_options(performer_flags INTERFACE
   -Wall -Wextra -Wpedantic -Wno-unused-parameter
   -fPIC               # not -fPIE for programs: library and tests share one precompiled header

@@ -19,6 +19,11 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/performer)
 set_target_properties(performer PROPERTIES INSTALL_RPATH ${TORCH_INSTALL_PREFIX}/lib)
 install(TARGETS performer EXPORT performer LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+if(TARGET performer_program)
+  set_target_properties(performer_program PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TORCH_INSTALL_PREFIX}/lib")
+  install(TARGETS performer_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/performer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
 install(EXPORT performer NAMESPACE performer:: FILE performerTargets.cmake DESTINATION ${package_dir})

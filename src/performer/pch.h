@@ -4,3 +4,5 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>

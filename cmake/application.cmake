@@ -1,0 +1,17 @@
+# What the command line program needs beside torch, all from the system's packages. Operators alone
+# (PERFORMER_OPS_ONLY, the wheel) need none of it.
+find_package(ZLIB REQUIRED)
+find_package(PNG REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+find_path(TOMLPLUSPLUS_INCLUDE toml++/toml.h REQUIRED)
+find_path(NLOHMANN_INCLUDE nlohmann/json.hpp REQUIRED)
+find_path(SENTENCEPIECE_INCLUDE sentencepiece_trainer.h REQUIRED)
+find_library(SENTENCEPIECE sentencepiece REQUIRED)
+find_library(SENTENCEPIECE_TRAIN sentencepiece_train REQUIRED)
+
+add_library(performer_dependencies INTERFACE)
+target_include_directories(performer_dependencies SYSTEM INTERFACE
+  ${CLI11_INCLUDE} ${TOMLPLUSPLUS_INCLUDE} ${NLOHMANN_INCLUDE} ${SENTENCEPIECE_INCLUDE})
+target_link_libraries(performer_dependencies INTERFACE
+  ZLIB::ZLIB PNG::PNG OpenSSL::Crypto ${SENTENCEPIECE} ${SENTENCEPIECE_TRAIN})

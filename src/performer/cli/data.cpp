@@ -1,0 +1,16 @@
+#include "performer/cli/data.h"
+
+#include "performer/cli/commands.h"
+
+namespace performer::cli {
+
+void add_data(CLI::App& app) {
+  CLI::App* data = app.add_subcommand("data", "Prepare, split and describe data.");
+  data->require_subcommand(1);
+  add_data_build(*data);
+  add_data_stats(*data);
+  add_data_split(*data);
+  add_data_tokenizer(*data);
+}
+
+}  // namespace performer::cli

@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "performer/cli/data.h"
+#include "performer/cli/data_table.h"
+#include "performer/core/log.h"
+#include "performer/data/build.h"
+
+namespace performer::cli {
+namespace {
+
+struct Options {
+  std::string input, output;
+  bool deduplicate = false, json = false;
+};
+
+void run(const Options& o) {
+  data::BuildOptions options;
+  options.deduplicate = o.deduplicate;
+  options.progress = [](const data::FastaCounts& c) {
+    log_progress(fmt::format("{} MB, {} sequences", c.bytes / 1'000'000, c.records));
+  };
+  const data::BuildResult result = data::build_pds(o.input, o.output, options);
+  if (o.json) {
+    const nlohmann::ordered_json json = {{"output", o.output},
+                                         {"sha256", result.sha256},
+                                         {"read", to_json(result.counts)},
+                                         {"lengths", to_json(result.lengths)}};
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  const std::string notes = mended(result.counts);
+  if (!notes.empty()) log_info("{}: {}", o.input, notes);
+  fmt::print("{}: {} sequences, {} residues, sha256 {}\n", o.output, result.lengths.count,
+             result.lengths.total, result.sha256);
+}
+
+}  // namespace
+
+void add_data_build(CLI::App& data) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = data.add_subcommand(
+      "build",
+      "Make the indexed binary form (.pds) of a FASTA file, in one pass and constant memory.");
+  app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input.")->required();
+  app->add_option("-o,--output", o->output, "The .pds file to make.")->required();
+  app->add_flag("--deduplicate", o->deduplicate,
+                "Keep the first of equal sequences (memory: a table of 16-byte hashes).");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+  app->footer("Example: performer data build uniprot_trembl.fasta.gz -o trembl.pds --deduplicate");
+  app->callback([o] { run(*o); });
+}
+
+}  // namespace performer::cli

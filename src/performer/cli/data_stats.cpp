@@ -1,0 +1,155 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <unordered_set>
+#include <vector>
+
+#include "performer/cli/data.h"
+#include "performer/cli/data_table.h"
+#include "performer/core/error.h"
+#include "performer/core/log.h"
+#include "performer/data/alphabet.h"
+#include "performer/data/build.h"
+#include "performer/data/splits.h"
+
+namespace performer::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::string split_table;
+  bool json = false;
+};
+
+struct Part {
+  std::string name;
+  data::SequenceStatistics statistics{data::alphabet::kVocabulary};
+};
+
+struct Result {
+  std::vector<Part> parts;  // the first one's letters are the baseline
+  data::FastaCounts counts;
+};
+
+void add_counts(data::FastaCounts& all, const data::FastaCounts& more) {
+  all.records += more.records;
+  all.residues += more.residues;
+  all.blank += more.blank;
+  all.gaps += more.gaps;
+  all.end_stops += more.end_stops;
+  all.inner_stops += more.inner_stops;
+  all.unknown += more.unknown;
+  all.bytes += more.bytes;
+}
+
+Result count_files(const std::vector<std::string>& files) {
+  Result result;
+  result.parts.reserve(files.size());
+  for (const auto& file : files) {
+    Part& part = result.parts.emplace_back();
+    part.name = file;
+    std::unordered_set<std::string> ids;
+    add_counts(result.counts, data::for_sequences(file, [&](const data::FastaRecord& record) {
+                 part.statistics.add(record.tokens);
+                 // Built files keep no ids.
+                 if (!record.header.empty() && !ids.insert(record.id()).second)
+                   ++result.counts.duplicate_ids;
+               }));
+  }
+  return result;
+}
+
+Result count_splits(const Options& o) {
+  const auto table = data::read_split_table(o.split_table);
+  Result result;
+  for (const char* name : {"train", "valid", "test", "ood", "all"}) {
+    result.parts.emplace_back().name = name;
+  }
+  for (const auto& file : o.files) {
+    add_counts(result.counts, data::for_sequences(file, [&](const data::FastaRecord& record) {
+                 const auto found = table.find(record.id());
+                 for (Part& part : result.parts) {
+                   const bool inside = found != table.end() && found->second == part.name;
+                   if (inside || part.name == "all") part.statistics.add(record.tokens);
+                 }
+               }));
+  }
+  std::erase_if(result.parts, [](const Part& p) { return p.statistics.lengths().count == 0; });
+  return result;
+}
+
+nlohmann::ordered_json letters_of(const Part& part) {
+  nlohmann::ordered_json letters = nlohmann::ordered_json::object();
+  const auto& counts = part.statistics.counts();
+  for (std::size_t t = data::alphabet::kFirstLetter; t < counts.size(); ++t) {
+    letters[data::alphabet::name_of(static_cast<std::int64_t>(t))] = counts[t];
+  }
+  return letters;
+}
+
+void print_json(const Result& result, const data::Baseline& uniform) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  const auto& train = result.parts.front().statistics.counts();
+  for (const Part& part : result.parts) {
+    parts.push_back(
+        {{"name", part.name},
+         {"lengths", to_json(part.statistics.lengths())},
+         {"letters", letters_of(part)},
+         {"empirical", to_json(data::empirical_baseline(train, part.statistics.counts()))}});
+  }
+  const nlohmann::ordered_json json = {
+      {"parts", parts}, {"uniform", to_json(uniform)}, {"read", to_json(result.counts)}};
+  fmt::print("{}\n", json.dump());
+}
+
+void print_text(const Result& result, const data::Baseline& uniform) {
+  fmt::print("{}", length_heading());
+  for (const Part& part : result.parts) {
+    fmt::print("{}", length_row(part.name, part.statistics.lengths()));
+  }
+  fmt::print("\n{:<24} {:>10} {:>14}\n", "baseline", "accuracy", "perplexity");
+  fmt::print("{:<24} {:>8.2f} % {:>14.2f}\n", "uniform", 100 * uniform.accuracy,
+             uniform.perplexity);
+  const Part& train = result.parts.front();
+  for (const Part& part : result.parts) {
+    const auto b = data::empirical_baseline(train.statistics.counts(), part.statistics.counts());
+    fmt::print("{:<24} {:>8.2f} % {:>14.2f}\n", part.name, 100 * b.accuracy, b.perplexity);
+  }
+  fmt::print("letter frequencies of: {}\n", train.name);
+  const std::string notes = mended(result.counts);
+  if (!notes.empty()) log_info("{}", notes);
+}
+
+void run(const Options& o) {
+  const Result result = o.split_table.empty() ? count_files(o.files) : count_splits(o);
+  if (result.parts.empty()) {
+    fail(ExitCode::kBadInput, "{}: names no sequence of the data", o.split_table);
+  }
+  const auto uniform =
+      data::uniform_baseline(static_cast<std::int64_t>(data::alphabet::kLetters.size()));
+  if (o.json) {
+    print_json(result, uniform);
+  } else {
+    print_text(result, uniform);
+  }
+}
+
+}  // namespace
+
+void add_data_stats(CLI::App& data) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app = data.add_subcommand("stats", "Lengths, letters and baselines of protein files.");
+  app->add_option("files", o->files,
+                  "FASTA or .pds files; the first one gives the letter frequencies.")
+      ->required();
+  app->add_option("--split-table", o->split_table,
+                  "TSV with columns id and split: one row a split instead of one a file.");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+  app->footer("Example: performer data stats data/proteins/{train,test,ood}.fasta.gz");
+  app->callback([o] { run(*o); });
+}
+
+}  // namespace performer::cli

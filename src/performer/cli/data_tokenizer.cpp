@@ -1,0 +1,62 @@
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "performer/cli/data.h"
+#include "performer/core/error.h"
+#include "performer/data/train_tokenizer.h"
+
+namespace performer::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> files;
+  std::string output;
+  data::TokenizerOptions tokenizer;
+  bool json = false;
+};
+
+void run(const Options& o) {
+  constexpr std::int64_t kLeast = 300, kMost = 1'000'000;
+  if (o.tokenizer.vocabulary < kLeast || o.tokenizer.vocabulary > kMost) {
+    fail(ExitCode::kUsage, "--vocabulary: must be between {} and {}, got {}", kLeast, kMost,
+         o.tokenizer.vocabulary);
+  }
+  if (o.tokenizer.threads < 1 || o.tokenizer.threads > 128) {
+    fail(ExitCode::kUsage, "--threads: must be between 1 and 128, got {}", o.tokenizer.threads);
+  }
+  const auto result = data::train_tokenizer(o.files, o.output, o.tokenizer);
+  const double multiplier = static_cast<double>(result.tokens) / static_cast<double>(result.words);
+  if (o.json) {
+    const nlohmann::ordered_json json = {
+        {"output", o.output},      {"vocabulary", result.vocabulary},
+        {"bytes", result.bytes},   {"words", result.words},
+        {"tokens", result.tokens}, {"word_multiplier", multiplier}};
+    fmt::print("{}\n", json.dump());
+    return;
+  }
+  fmt::print("{}: {} pieces; {} bytes, {} words, {} tokens, {:.4f} tokens a word\n", o.output,
+             result.vocabulary, result.bytes, result.words, result.tokens, multiplier);
+}
+
+}  // namespace
+
+void add_data_tokenizer(CLI::App& data) {
+  auto o = std::make_shared<Options>();
+  CLI::App* app =
+      data.add_subcommand("tokenizer", "Train a SentencePiece unigram model on text files.");
+  app->add_option("files", o->files, "Text files, plain or gzip.")->required();
+  app->add_option("-o,--output", o->output, "The model file to make.")->required();
+  app->add_option("--vocabulary", o->tokenizer.vocabulary, "Number of pieces.")
+      ->capture_default_str();
+  app->add_option("--threads", o->tokenizer.threads, "Threads; last digits depend on it.")
+      ->capture_default_str();
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+  app->footer("Example: performer data tokenizer books/*.txt.gz -o books.model --vocabulary 8000");
+  app->callback([o] { run(*o); });
+}
+
+}  // namespace performer::cli

@@ -1,0 +1,92 @@
+#include <ATen/Context.h>
+#include <c10/util/Exception.h>
+#include <c10/util/Logging.h>
+#include <unistd.h>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include "performer/cli/commands.h"
+#include "performer/core/error.h"
+#include "performer/core/log.h"
+
+namespace {
+
+using performer::ExitCode;
+
+int report(ExitCode code, std::string_view message) {
+  performer::log_info("performer: {}", message);
+  return static_cast<int>(code);
+}
+
+int out_of_memory() {
+  return report(ExitCode::kOutOfMemory, "out of memory; take a smaller train.batch or data.length");
+}
+
+std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
+
+// Threads of OpenMP spin while they wait for each other, which costs a time slice per operator as
+// soon as another process wants a core: training became 20 times slower. They are told to sleep
+// instead, which must be said before their library is loaded.
+void let_idle_threads_sleep(char** argv) {
+  if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 0);
+  execv("/proc/self/exe", argv);  // returns only where there is no /proc: then as it is
+}
+
+ExitCode run(int argc, char** argv, CLI::App& app) {
+  auto code = ExitCode::kOk;
+  performer::cli::add_train(app, code);
+  performer::cli::add_eval(app);
+  performer::cli::add_generate(app);
+  performer::cli::add_data(app);
+  performer::cli::add_bench(app);
+  app.parse(argc, argv);
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  let_idle_threads_sleep(argv);
+  FLAGS_caffe2_use_fatal_for_enforce = false;  // an allocation that fails throws, and never aborts
+  std::signal(SIGXFSZ, SIG_IGN);               // a limit on file sizes is met like a full disk
+  CLI::App app{"Train, evaluate and sample Performers: proteins, text, pixels.", "performer"};
+  app.require_subcommand(1);
+  app.set_version_flag("--version", std::string("performer ") + PERFORMER_VERSION);
+  app.footer(
+      "performer COMMAND --help explains each command, with examples.\n"
+      "Exit codes: 0 ok, 1 failure, 2 usage or recipe, 3 bad input, 4 corrupt file, 5 no space,\n"
+      "6 out of memory, 7 diverged, 9 preempted and saved.\n");
+  try {
+    const auto code = run(argc, argv, app);
+    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+      return report(ExitCode::kNoSpace, "standard output: cannot be written");
+    }
+    return static_cast<int>(code);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    return report(ExitCode::kUsage, std::string(error.what()) + "; see --help");
+  } catch (const performer::Error& error) {
+    return report(error.code(), error.what());
+  } catch (const c10::OutOfMemoryError& error) {
+    return report(ExitCode::kOutOfMemory,
+                  fmt::format("out of device memory: {}; take a smaller train.batch or data.length",
+                              first_line(error.what_without_backtrace())));
+  } catch (const std::bad_alloc&) {
+    return out_of_memory();
+  } catch (const c10::Error& error) {
+    const std::string_view text = error.what_without_backtrace();
+    if (text.find("can't allocate memory") != std::string_view::npos) return out_of_memory();
+    return report(ExitCode::kFailure, first_line(error.what_without_backtrace()));
+  } catch (const std::exception& error) {
+    return report(ExitCode::kFailure, first_line(error.what()));
+  }
+}

@@ -1,0 +1,80 @@
+"""The real program, run as a user would run it."""
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "build" / "performer"
+
+Result = subprocess.CompletedProcess[str]
+Run = Callable[..., Result]
+
+
+def run_program(*args: object, **kwargs: Any) -> Result:
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [str(PROGRAM), *map(str, args)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env=environment,
+        check=False,
+        timeout=300,
+        **kwargs,
+    )
+
+
+@pytest.fixture
+def program() -> Run:
+    return run_program
+
+
+def answer(*args: object) -> dict[str, Any]:
+    """The JSON object that a command prints; nothing else may be on standard output."""
+    done = run_program(*args, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+TINY = """
+[data]
+task = "protein"
+train = "data/proteins/valid.fasta.gz"
+valid = "data/proteins/test.fasta.gz"
+length = 32
+pad_multiple = 0
+
+[model]
+layers = 2
+dim = 16
+heads = 2
+ff_dim = 32
+positions = "rotary"
+dropout = 0.1
+
+[model.attention]
+features = 8
+redraw_interval = 5
+
+[train]
+steps = 12
+batch = 2
+log_every = 1
+valid_every = 4
+valid_batches = 2
+checkpoint_every = 3
+keep_last = 3
+"""
+
+
+@pytest.fixture
+def recipe(tmp_path: Path) -> Path:
+    path = tmp_path / "tiny.toml"
+    path.write_text(TINY)
+    return path

@@ -1,0 +1,165 @@
+"""`performer data`: results, messages and exit codes of the real program."""
+
+import gzip
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PROGRAM = ROOT / "build" / "performer"
+PROTEINS = ROOT / "data" / "proteins"
+
+
+def run(*args: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    command = [str(PROGRAM), "data", *map(str, args)]
+    return subprocess.run(command, input=stdin, capture_output=True, timeout=60, check=False)
+
+
+def result_of(*args: object, stdin: bytes = b"") -> dict:
+    done = run(*args, "--json", stdin=stdin)
+    assert done.returncode == 0, done.stderr.decode()
+    return json.loads(done.stdout)
+
+
+def failure_of(code: int, *args: object, stdin: bytes = b"") -> str:
+    done = run(*args, stdin=stdin)
+    message = done.stderr.decode()
+    assert done.returncode == code, message
+    assert done.stdout == b""
+    assert message.count("\n") == 1, message
+    return message
+
+
+def write(path: Path, content: bytes) -> Path:
+    path.write_bytes(content)
+    return path
+
+
+def test_build_reads_plain_gzip_and_standard_input_alike(tmp_path: Path) -> None:
+    text = b">a x\r\nACDE\r\n>b\nacd*\n"
+    plain = write(tmp_path / "a.fasta", text)
+    packed = write(tmp_path / "no_suffix", gzip.compress(text))
+    hashes = {
+        result_of("build", plain, "-o", tmp_path / "1.pds")["sha256"],
+        result_of("build", packed, "-o", tmp_path / "2.pds")["sha256"],
+        result_of("build", "-", "-o", tmp_path / "3.pds", stdin=text)["sha256"],
+    }
+    assert len(hashes) == 1
+    assert sorted(p.name for p in tmp_path.iterdir()) == [
+        "1.pds", "2.pds", "3.pds", "a.fasta", "no_suffix",
+    ]  # fmt: skip
+
+
+def test_build_counts_what_it_mends(tmp_path: Path) -> None:
+    text = b">a\nAC-D\n>a\nA*CJ*\n>c\n\n>d\nACD\n"
+    read = result_of("build", "-", "-o", tmp_path / "a.pds", "--deduplicate", stdin=text)["read"]
+    assert read["gaps"] == 1
+    assert read["inner_stops"] == 1
+    assert read["end_stops"] == 1
+    assert read["unknown"] == 1
+    assert read["blank"] == 1
+    assert read["duplicates"] == 1
+
+
+def test_a_line_of_fifty_megabytes_is_one_sequence(tmp_path: Path) -> None:
+    text = b">long\n" + b"MKV" * 17_000_000
+    result = result_of("build", "-", "-o", tmp_path / "a.pds", stdin=text)
+    assert result["lengths"]["max"] == 51_000_000
+
+
+@pytest.mark.parametrize("command", ["build", "stats", "split"])
+def test_bad_input_is_named_and_leaves_nothing(tmp_path: Path, command: str) -> None:
+    packed = gzip.compress(b">a\n" + bytes(range(65, 74)) * 1000)
+    cases = {
+        "empty.fasta": (b"", "there is no sequence in it"),
+        "blank.fasta": (b">a\n>b\n\n", "there is no sequence in it"),
+        "binary.fasta": (b"\x7fELF\x00\x01", "byte 0x7f at offset 0"),
+        "nul.fasta": (b">a\nAC\x00D\n", "byte 0x00 at offset 5"),
+        "cut.fasta.gz": (packed[:-9], "cut short"),
+        "digits.fasta": (b">a\nACD\nAC7D\n", "digits.fasta:3:3: '7' is no amino acid"),
+        "headless.fasta": (b"ACD\n>a\nAC\n", "headless.fasta:1:1: text before the first '>'"),
+    }
+    folder = tmp_path / "in"
+    folder.mkdir()
+    out = tmp_path / "out"
+    for name, (content, words) in cases.items():
+        options = [] if command == "stats" else ["-o", out]
+        message = failure_of(3, command, write(folder / name, content), *options)
+        assert words in message
+        assert not out.is_file()
+    assert "cannot be opened" in failure_of(3, "stats", tmp_path / "missing.fasta")
+    assert "is a folder" in failure_of(3, "stats", folder)
+
+
+def test_wrong_usage_exits_with_two(tmp_path: Path) -> None:
+    fasta = write(tmp_path / "a.fasta", b">a\nAC\n")
+    failure_of(2, "build", fasta)
+    failure_of(2, "build", fasta, "-o", tmp_path / "a.pds", "--nonsense")
+    assert "is the input too" in failure_of(2, "build", fasta, "-o", fasta)
+    assert "--valid and --test" in failure_of(2, "split", fasta, "-o", tmp_path, "--valid", 2)
+    assert "--families" in failure_of(2, "split", fasta, "-o", tmp_path, "--held-out", "PF1")
+    assert fasta.read_bytes() == b">a\nAC\n"
+
+
+def test_an_output_that_cannot_be_written_exits_with_five(tmp_path: Path) -> None:
+    fasta = write(tmp_path / "a.fasta", b">a\nAC\n")
+    failure_of(5, "build", fasta, "-o", tmp_path / "no" / "folder" / "a.pds")
+
+
+def test_a_damaged_built_file_exits_with_four(tmp_path: Path) -> None:
+    built = tmp_path / "a.pds"
+    result_of("build", "-", "-o", built, stdin=b">a\nACDEFGHIKL\n")
+    content = built.read_bytes()
+    for position in (8, 35, 50, len(content) - 3):
+        damaged = bytearray(content)
+        damaged[position] ^= 4
+        path = write(tmp_path / "b.pds", bytes(damaged))
+        assert "b.pds: " in failure_of(4, "stats", path)
+    assert "cut short" in failure_of(4, "stats", write(tmp_path / "b.pds", content[:-1]))
+
+
+def test_stats_of_the_shipped_proteins(tmp_path: Path) -> None:
+    files = [PROTEINS / f"{split}.fasta.gz" for split in ("train", "valid", "test", "ood")]
+    parts = result_of("stats", *files)["parts"]
+    assert [part["lengths"]["count"] for part in parts] == [10326, 511, 919, 926]
+    assert [part["lengths"]["total"] for part in parts] == [3867148, 205576, 331743, 325747]
+    # Close to those of the whole set: 9.77 % and 17.98 on test, 9.11 % and 18.14 on ood.
+    assert parts[2]["empirical"]["accuracy"] == pytest.approx(0.0977, abs=0.002)
+    assert parts[2]["empirical"]["perplexity"] == pytest.approx(17.98, abs=0.1)
+    assert parts[3]["empirical"]["perplexity"] == pytest.approx(18.14, abs=0.1)
+    assert sum(parts[0]["letters"].values()) == 3867148
+    built = tmp_path / "test.pds"
+    result_of("build", files[2], "-o", built)
+    assert result_of("stats", built)["parts"][0]["lengths"] == parts[2]["lengths"]
+
+
+def test_split_holds_the_shipped_families_out(tmp_path: Path) -> None:
+    joined = b"".join((PROTEINS / f"{s}.fasta.gz").read_bytes() for s in ("test", "ood"))
+    options = ["--families", PROTEINS / "families.tsv.gz"]
+    held_out = ["--held-out", PROTEINS / "ood_families.tsv"]
+    out = tmp_path / "out"
+    parts = result_of("split", "-", "-o", out, *options, *held_out, stdin=joined)["parts"]
+    counts = {part["name"]: part["lengths"]["count"] for part in parts}
+    assert counts["ood"] == 926
+    assert counts["train"] + counts["valid"] + counts["test"] == 919
+    assert sorted(p.name for p in out.iterdir()) == [
+        "ood.fasta", "test.fasta", "train.fasta", "valid.fasta",
+    ]  # fmt: skip
+    again = result_of("split", out / "train.fasta", "-o", tmp_path / "again", *options, *held_out)
+    assert [p["lengths"]["count"] for p in again["parts"]] == [counts["train"], 0, 0, 0]
+    assert "the paper's Pfam families" in failure_of(3, "split", "-", "-o", out, *options)
+
+
+def test_tokenizer_is_trained_and_says_what_it_costs(tmp_path: Path) -> None:
+    book = ROOT / "data" / "books" / "persuasion.txt.gz"
+    head = gzip.decompress(book.read_bytes())[:60_000]
+    text = write(tmp_path / "head.txt", head)
+    result = result_of("tokenizer", text, "-o", tmp_path / "a.model", "--vocabulary", 600)
+    assert result["vocabulary"] == 600
+    assert result["words"] == len(head.split())
+    assert 1 < result["word_multiplier"] < 4
+    message = failure_of(3, "tokenizer", text, "-o", tmp_path / "b.model", "--vocabulary", 90_000)
+    assert "--vocabulary" in message
+    assert not (tmp_path / "b.model").exists()

@@ -1,0 +1,99 @@
+"""Every recipe of configs/ runs; those whose data is elsewhere (paper, bench) are valid."""
+
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, run_program
+
+CONFIGS = ROOT / "configs"
+PAPER = sorted((CONFIGS / "paper").glob("*.toml"))
+BENCH = sorted((CONFIGS / "bench").glob("*.toml"))
+RUNNABLE = sorted(set(CONFIGS.rglob("*.toml")) - set(PAPER) - set(BENCH))
+
+SMALL = (
+    "train.steps=2",
+    "train.batch=2",
+    "train.log_every=1",
+    "train.valid_every=2",
+    "train.valid_batches=1",
+    "train.sample_every=0",
+    "model.layers=1",
+    "model.dim=32",
+    "model.ff_dim=32",
+)
+# Rows of a fixed length stay as they are; others are cut.
+FIXED_LENGTH = ("pixels", "recall")
+
+
+def name_of(path: Path) -> str:
+    return str(path.relative_to(CONFIGS).with_suffix(""))
+
+
+def with_settings(settings: tuple[str, ...]) -> list[str]:
+    return [flag for setting in settings for flag in ("--set", setting)]
+
+
+def small(recipe: Path) -> list[str]:
+    """Settings that make a step quick and leave the kind of model and data as they are."""
+    text = recipe.read_text()
+    settings = list(SMALL)
+    if recipe.parent.name not in FIXED_LENGTH:
+        settings.append("data.length=64")
+    if "linformer_k" in text:
+        settings.append("model.attention.linformer_k=16")
+    if "features" in text and "features = 0" not in text:
+        settings.append("model.attention.features=8")
+    # FASTA files are read whole: a smaller one is quicker.
+    if 'task = "protein"' in text:
+        settings.append("data.train=data/proteins/valid.fasta.gz")
+    if "valid_every = 0" in text:
+        settings.append("train.valid_every=0")
+    return with_settings(tuple(settings))
+
+
+def test_there_are_recipes() -> None:
+    assert len(RUNNABLE) > 20
+    assert len(PAPER) > 20
+
+
+def make_tokenizer(folder: Path) -> str:
+    model = folder / "persuasion.model"
+    book = "data/books/persuasion.txt.gz"
+    done = run_program("data", "tokenizer", book, "-o", model, "--vocabulary", 400)
+    assert done.returncode == 0, done.stderr
+    return f"data.tokenizer={model}"
+
+
+@pytest.mark.parametrize("recipe", RUNNABLE, ids=name_of)
+def test_two_steps(recipe: Path, tmp_path: Path) -> None:
+    flags = small(recipe)
+    if 'tokenizer = "' in recipe.read_text():
+        flags += with_settings((make_tokenizer(tmp_path),))
+    done = run_program("train", recipe, "--out", tmp_path / "run", *flags)
+    assert done.returncode == 0, done.stderr
+    assert "step 2/2  loss" in done.stderr
+    assert "skip" not in done.stderr
+
+
+@pytest.mark.parametrize("recipe", [*PAPER, *BENCH], ids=name_of)
+def test_recipes_without_data_are_valid(recipe: Path) -> None:
+    done = run_program("train", recipe, "--dump-config")
+    assert done.returncode == 0, done.stderr
+    assert "rate = 0.001 " in done.stdout  # appendix A, wherever a recipe does not say it
+    assert "[guard]" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["protein_8192_relu", "imagenet64_smreg", "pg19_linformer"])
+def test_a_dumped_recipe_dumps_the_same(name: str, tmp_path: Path) -> None:
+    first = run_program("train", CONFIGS / "paper" / f"{name}.toml", "--dump-config")
+    again = tmp_path / "again.toml"
+    again.write_text(first.stdout)
+    second = run_program("train", again, "--dump-config")
+    assert second.returncode == 0, second.stderr
+    assert second.stdout == first.stdout
+
+
+def test_the_table_of_recipes_is_complete() -> None:
+    table = (CONFIGS / "README.md").read_text()
+    rows = {line.split("|")[1].strip(" `") for line in table.splitlines() if line.startswith("| `")}
+    assert rows == {name_of(path) for path in [*RUNNABLE, *PAPER, *BENCH]}
