@@ -1,6 +1,6 @@
 """FAVOR+ at work: time and memory against exact attention, error by number of features, a picture.
 
-Run by `make demo`; writes its picture to build/demo/attention_maps.png.
+Run by `make attention`; writes its picture to build/demo/attention_maps.png.
 """
 
 import multiprocessing
