@@ -3,19 +3,23 @@ PREFIX ?= /usr/local
 BUILD := build
 PYTHON := .venv/bin/python
 
-.PHONY: build configure demo test setup install format lint clean help
+.PHONY: build configure demo attention test setup install format lint clean help
 .DEFAULT_GOAL := build
 
 configure: setup
 	@test $(BUILD)/build.ninja -nt CMakePresets.json || cmake --preset release
 
-build: configure ## build library, tests and Python package (the default)
+build: configure ## build program, library, tests and Python package (the default)
 	@cmake --build --preset release
-	@echo "make: built $(BUILD)/libperformer.so; the package imports in .venv"
+	@echo "make: built $(BUILD)/performer and $(BUILD)/libperformer.so; the package imports in .venv"
 
-demo: configure ## show FAVOR+ at work
+demo: configure ## train three small protein models and show what they learned
+	@cmake --build --preset release --target performer_program
+	@$(PYTHON) scripts/demo.py
+
+attention: configure ## FAVOR+ against exact attention: time, memory, error, a picture
 	@cmake --build --preset release --target performer
-	@$(PYTHON) bench/demo.py
+	@$(PYTHON) bench/attention.py
 
 test: ## set up, build and run every check and test, as CI does
 	@scripts/test.sh
@@ -23,7 +27,7 @@ test: ## set up, build and run every check and test, as CI does
 setup: ## install what is missing: system packages, .venv
 	@scripts/setup.sh
 
-install: build ## install library, headers and CMake package into PREFIX (default /usr/local)
+install: build ## install program, library, headers and CMake package into PREFIX (default /usr/local)
 	@cmake --install $(BUILD) --prefix "$(PREFIX)"
 	@echo "make: installed into $(PREFIX)"
 

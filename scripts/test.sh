@@ -86,6 +86,7 @@ step lint scripts/lint.sh check
 need build build_preset build release
 step tests-cpp run_ctest tests-cpp release
 step tests-python run_pytest tests-python tests/python
+step tests-cli run_pytest tests-cli tests/cli
 step tests-install run_pytest tests-install tests/install
 step tidy .venv/bin/python scripts/tidy.py build
 step build-sanitize build_preset build-sanitize sanitize &&
