@@ -72,12 +72,12 @@ def table() -> None:
             rows.append((title, {s: result[s]["baselines"][baseline] for s in SPLITS}, ""))
         rows.append((label, result, f"{speed(name):,.0f}"))
     print()
-    heads = "".join(f"{title:>24}" for title in SPLITS.values())
+    heads = "".join(f"{title:>26}" for title in SPLITS.values())
     print(f"{'':<22}{heads}{'training':>14}")
-    print(f"{'':<22}" + f"{'accuracy':>14}{'perplexity':>10}" * 2 + f"{'tokens/s':>14}")
+    print(f"{'':<22}" + f"{'accuracy':>14}{'perplexity':>12}" * 2 + f"{'tokens/s':>14}")
     for label, result, tokens in rows:
         cells = "".join(
-            f"{100 * result[s]['accuracy']:>12.2f} %{result[s]['perplexity']:>10.2f}"
+            f"{100 * result[s]['accuracy']:>12.2f} %{result[s]['perplexity']:>12.2f}"
             for s in SPLITS
         )
         print(f"{label:<22}{cells}{tokens:>14}")
