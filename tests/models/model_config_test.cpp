@@ -72,7 +72,7 @@ TEST(ModelConfig, ListsItsFields) {
   ModelConfig c;
   const auto fields = list_fields(c);
   EXPECT_EQ(fields.front().name, "vocabulary");
-  EXPECT_EQ(fields.back().name, "layer_kinds");
+  EXPECT_EQ(fields.back().name, "attention.lsh_buckets");
   const auto kind = std::find_if(fields.begin(), fields.end(),
                                  [](const Field& f) { return f.name == "attention.kind"; });
   ASSERT_NE(kind, fields.end());
