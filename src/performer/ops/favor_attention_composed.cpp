@@ -6,6 +6,8 @@
 
 #include "performer/ops/composed/backward.h"
 #include "performer/ops/composed/forward.h"
+#include "performer/ops/composed/pow2.h"
+#include "performer/ops/favor_attention_cpu.h"
 #include "performer/ops/favor_schema.h"
 #include "performer/ops/last_kernel.h"
 
@@ -53,12 +55,7 @@ void for_each_segment(const FavorArgs& args, const std::function<void(const Segm
   }
 }
 
-FavorResult forward_composed(const FavorArgs& args) {
-  check_favor_args(args);
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  FavorResult r = allocate_result(args);
-  r.fingerprint = favor_fingerprint(args);
-  check_state_fingerprint(args, r.fingerprint);
+void run_forward(const FavorArgs& args, const FavorResult& r) {
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
       forward(Problem(s.args(args)),
@@ -70,6 +67,15 @@ FavorResult forward_composed(const FavorArgs& args) {
             ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
   }
   set_last_kernel("composed");
+}
+
+FavorResult forward_kernels(const FavorArgs& args) {
+  check_favor_args(args);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  FavorResult r = allocate_result(args);
+  r.fingerprint = favor_fingerprint(args);
+  check_state_fingerprint(args, r.fingerprint);
+  if (!forward_cpu(args, r)) run_forward(args, r);
   return r;
 }
 
@@ -80,9 +86,7 @@ Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::Scal
   return p.dim() == trailing ? zeros.unsqueeze(0) : zeros;
 }
 
-FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args) {
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  FavorGradients grads = allocate_gradients(args, saved.needs);
+void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
   const auto dtype = args.accumulate();
   const auto& needs = saved.needs;
   const FavorResult& r = saved.result;
@@ -127,19 +131,51 @@ FavorGradients backward_composed(const FavorSaved& saved, const FavorArgs& args)
   store(kBiasQ, out.bias_q);
   store(kBiasK, out.bias_k);
   set_last_kernel("composed");
+}
+
+// The gradients that come in are for state tensors of other scales: kv 2^log2_scale is the same.
+void rescale_state_gradients(const FavorSaved& saved, FavorSaved& own) {
+  const Tensor shift = (saved.result.log2_scale - own.result.log2_scale)
+                           .masked_fill(own.result.log2_scale.le(composed::kReached), 0)
+                           .to(own.result.kv.scalar_type());
+  if (saved.grad_kv.defined()) {
+    own.grad_kv = composed::scale_pow2(saved.grad_kv, -shift.unsqueeze(-1));
+  }
+  if (saved.grad_normalizer.defined()) {
+    own.grad_normalizer = composed::scale_pow2(saved.grad_normalizer, -shift);
+  }
+}
+
+FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& args) {
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  FavorGradients grads = allocate_gradients(args, saved.needs);
+  if (backward_cpu(saved, args, grads)) return grads;
+  if (!served_by_cpu_kernels(args)) {
+    run_backward(saved, args, grads);
+    return grads;
+  }
+  // Weights must be divided by sums of these same weights: at large norms the two paths round
+  // exponents differently, and rows would no longer sum to 1.
+  FavorSaved own = saved;
+  own.result = allocate_result(args);
+  run_forward(args, own.result);
+  if (saved.grad_kv.defined() || saved.grad_normalizer.defined()) {
+    rescale_state_gradients(saved, own);
+  }
+  run_backward(own, args, grads);
   return grads;
 }
 
 }  // namespace
 
 TORCH_LIBRARY_IMPL(performer, CPU, m) {
-  m.impl("favor_attention", &forward_kernel<&forward_composed>);
-  m.impl("favor_attention_backward", &backward_kernel<&backward_composed>);
+  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
 }
 
 TORCH_LIBRARY_IMPL(performer, CUDA, m) {
-  m.impl("favor_attention", &forward_kernel<&forward_composed>);
-  m.impl("favor_attention_backward", &backward_kernel<&backward_composed>);
+  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
 }
 
 }  // namespace performer

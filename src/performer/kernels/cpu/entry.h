@@ -1,0 +1,20 @@
+#pragma once
+
+#include "performer/kernels/cpu/causal_backward.h"
+#include "performer/kernels/cpu/kernels.h"
+
+// What an instruction set offers: included by the isa_*.cpp, each compiled with its own flags.
+namespace performer::kernels::PERFORMER_ISA {
+
+inline void forward(const FavorProblem& p, const ForwardOutputs& outputs,
+                    const Executor& executor) {
+  p.causal ? causal_forward(p, outputs, executor) : bidirectional_forward(p, outputs, executor);
+}
+
+inline bool backward(const FavorProblem& p, const BackwardInputs& in, const BackwardOutputs& out,
+                     const Executor& executor) {
+  return p.causal ? causal_backward(p, in, out, executor)
+                  : bidirectional_backward(p, in, out, executor);
+}
+
+}  // namespace performer::kernels::PERFORMER_ISA

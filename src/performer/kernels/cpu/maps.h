@@ -1,0 +1,128 @@
+#pragma once
+
+#include "performer/kernels/cpu/simd.h"
+#include "performer/kernels/params.h"
+
+// The generalised maps f and their slopes f', elementwise.
+namespace performer::kernels::PERFORMER_ISA {
+
+inline constexpr float kLog2E = 1.44269504088896341F;
+
+inline Vec exp(Vec u) { return exp2(u * splat(kLog2E)); }
+inline Vec reciprocal_of_sum(Vec e) { return splat(1) / (splat(1) + e); }
+
+template <float (*Function)(float)>
+inline Vec by_lane(Vec u) {
+  float lanes[kLanes];
+  store(lanes, u);
+  for (float& lane : lanes) lane = Function(lane);
+  return load(lanes);
+}
+inline float cos_lane(float u) { return __builtin_cosf(u); }
+inline float minus_sin_lane(float u) { return -__builtin_sinf(u); }
+inline float tanh_lane(float u) { return __builtin_tanhf(u); }
+inline float gauss_lane(float u) { return 0.5F * __builtin_erfcf(-u * 0.70710678118654752F); }
+
+inline Vec map_value(Map map, Vec u) {
+  switch (map) {
+    case Map::kRelu:
+      return u <= Vec{} ? Vec{} : u;  // NaN stays
+    case Map::kExp:
+      return exp(u);
+    case Map::kSigmoid:
+      return reciprocal_of_sum(exp(-u));
+    case Map::kAbs:
+      return u < Vec{} ? -u : u;
+    case Map::kGelu:
+      return u * by_lane<gauss_lane>(u);
+    case Map::kCos:
+      return by_lane<cos_lane>(u);
+    case Map::kTanh:
+      return by_lane<tanh_lane>(u);
+    case Map::kSquare:
+      return u * u;
+    case Map::kElu1:  // exp(u) for u < 0, u + 1 above
+      return u > Vec{} ? u + splat(1) : exp(u);
+    case Map::kSgn:
+      return u > Vec{} ? splat(1) : (u < Vec{} ? splat(-1) : u);
+    default:
+      return u;
+  }
+}
+
+inline Vec map_slope(Map map, Vec u) {
+  switch (map) {
+    case Map::kRelu:
+      return u > Vec{} ? splat(1) : Vec{};
+    case Map::kExp:
+      return exp(u);
+    case Map::kSigmoid: {
+      const Vec s = reciprocal_of_sum(exp(-u));
+      return s * (splat(1) - s);
+    }
+    case Map::kAbs:
+      return u > Vec{} ? splat(1) : (u < Vec{} ? splat(-1) : u);
+    case Map::kGelu:  // u Phi(u): Phi(u) + u Phi'(u)
+      return by_lane<gauss_lane>(u) + u * exp(u * u * splat(-0.5F)) * splat(0.398942280401432678F);
+    case Map::kCos:
+      return by_lane<minus_sin_lane>(u);
+    case Map::kTanh: {
+      const Vec t = by_lane<tanh_lane>(u);
+      return splat(1) - t * t;
+    }
+    case Map::kSquare:
+      return u + u;
+    case Map::kElu1:
+      return u > Vec{} ? splat(1) : exp(u);
+    case Map::kSgn:
+      return Vec{};
+    default:
+      return splat(1);
+  }
+}
+
+/// Calls body(map) with the map as a compile-time constant, so that the switch above is made once
+/// per loop.
+template <class Body>
+inline void with_map(Map map, Body body) {
+#define PERFORMER_CASE(name) \
+  case Map::name:            \
+    return body([](auto function, Vec u) { return function(Map::name, u); })
+  switch (map) {
+    PERFORMER_CASE(kRelu);
+    PERFORMER_CASE(kExp);
+    PERFORMER_CASE(kSigmoid);
+    PERFORMER_CASE(kAbs);
+    PERFORMER_CASE(kGelu);
+    PERFORMER_CASE(kCos);
+    PERFORMER_CASE(kTanh);
+    PERFORMER_CASE(kSquare);
+    PERFORMER_CASE(kElu1);
+    PERFORMER_CASE(kSgn);
+    default:
+      return body([](auto function, Vec u) { return function(Map::kIdentity, u); });
+  }
+#undef PERFORMER_CASE
+}
+
+/// to[i] = f(u[i]) + eps[i * eps_step], n a multiple of kLanes. eps_step is 0 or 1.
+inline void map_values(Map map, float* to, const float* u, const float* eps, std::int64_t eps_step,
+                       std::int64_t n) {
+  with_map(map, [&](auto at) {
+    for (std::int64_t i = 0; i < n; i += kLanes) {
+      const Vec add = eps_step == 0 ? splat(*eps) : load(eps + i);
+      store(to + i, at(map_value, load(u + i)) + add);
+    }
+  });
+}
+
+/// to[i] *= f'(u[i])
+inline void multiply_slopes(Map map, float* to, const float* u, std::int64_t n) {
+  with_map(map, [&](auto at) {
+    for (std::int64_t i = 0; i < n; i += kLanes) {
+      store(to + i, load(to + i) * at(map_slope, load(u + i)));
+    }
+  });
+}
+
+}  // namespace performer::kernels::PERFORMER_ISA
