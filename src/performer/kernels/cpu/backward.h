@@ -4,28 +4,32 @@
 #include "performer/kernels/cpu/gemm.h"
 #include "performer/kernels/cpu/sum_pieces.h"
 
-// The gradient of bidirectional FAVOR+. With p_r = phi_r(q) 2^c_r / den and S, z, c of the forward
-// pass, a row's incoming gradient g and along = g . out = sum_r p_r (g . S_r):
-//   queries  d log phi_r(q) = p_r (g . S_r - along z_r)       dS_r += p_r g,  dz_r -= p_r along
-//   keys     phi_r = 2^(l - c)   d log phi_r(k) = phi_r (v . dS_r + dz_r)     dv = phi dS
-// p_r z_r is a share of the denominator and z_r > 1/2, so that p_r < 2: no scales beyond c.
+// The gradient of bidirectional FAVOR+. With S, z, c of the forward pass, p_r = phi_r(q) 2^c_r, a
+// row's incoming gradient g and along = g . out = sum_r p_r (g . S_r) / den:
+//   queries  d log phi_r(q) = p_r (g . S_r - along z_r) / den
+//            dS_r += p_r g / den,  dz_r -= p_r along / den
+//   keys     phi_r = 2^(l - c),  d log phi_r(k) = phi_r (v . dS_r + dz_r),  dv = phi dS
+// p_r z_r / den is a share and z_r > 1/2, so that p_r / den < 2: no scales beyond c. A row is divided
+// after its difference is taken: where one key or feature decides, the difference is exactly 0.
 namespace performer::kernels::PERFORMER_ISA {
 
-/// den = sum 2^log2 as an integer power and a factor near 1; a row without keys takes no part.
+/// 1 / den = inverse 2^-shift, den = sum 2^log2. A row without keys takes no part.
 struct RowInverse {
-  float inverse, shift;
+  float inverse = 0, shift = 0;
 
-  RowInverse(Map map, float sum, std::int32_t log2) : inverse(0), shift(0) {
-    if (map != Map::kExponential) {
-      inverse = sum == 0 ? 0 : 1 / sum;
-      return;
-    }
+  RowInverse(Map map, float sum, std::int32_t log2) {
+    const bool exponential = map == Map::kExponential;
     int exponent = 0;
-    const float mantissa = __builtin_frexpf(sum, &exponent);
-    inverse = sum == 0 ? 0 : 1 / mantissa;
-    shift = sum == 0 ? __builtin_inff() : static_cast<float>(log2 + exponent);
+    const float divisor = exponential ? __builtin_frexpf(sum, &exponent) : sum;
+    inverse = sum == 0 ? 0 : 1 / divisor;
+    if (exponential) shift = sum == 0 ? __builtin_inff() : static_cast<float>(log2 + exponent);
   }
 };
+
+/// g [row, dvp] / den.
+inline void divide_gradient(const Sizes& s, float* g, float inverse) {
+  for (std::int64_t i = 0; i < s.dvp; i += kLanes) store(g + i, load(g + i) * splat(inverse));
+}
 
 /// panels of [depth, mp] of the first `depth` columns of matrix [mp, ld], transposed.
 inline void transpose_panels(const Sizes& s, const float* matrix, std::int64_t depth,
@@ -84,14 +88,19 @@ class Backward {
       load_tokens(problem_.q, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, x_);
       load_tokens(in.grad_out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, v_);
       projection_.token_major(x_, tokens, token_, u_);
-      gemm<Plus::kNothing>(tokens, s.mp, s.dv, {v_, s.dvp, 1}, Right::panels(transposed_, s.dv),
-                           slope_, s.ldf);
       const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
-      float along[kTile];
+      float shift[kTile], inverse[kTile], along[kTile];
       for (std::int64_t t = 0; t < tokens; ++t) {
         const RowInverse row(problem_.map, in.row_sum[row_index + t],
                              in.row_log2_scale[row_index + t]);
-        along[t] = query_row(t, row);
+        shift[t] = row.shift;
+        inverse[t] = row.inverse;
+      }
+      gemm<Plus::kNothing>(tokens, s.mp, s.dv, {v_, s.dvp, 1}, Right::panels(transposed_, s.dv),
+                           slope_, s.ldf);
+      for (std::int64_t t = 0; t < tokens; ++t) {
+        along[t] = query_row(t, shift[t], inverse[t]) * inverse[t];
+        divide_gradient(s, v_ + t * s.dvp, inverse[t]);
       }
       projection_.pull_back({slope_, s.ldf, 1}, tokens, dx_);
       store_tokens(dq, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, dx_);
@@ -135,28 +144,30 @@ class Backward {
 
  private:
   // phi_: p; slope_: from g . S to the gradient for the row's u. Returns along.
-  float query_row(std::int64_t t, RowInverse row) {
+  float query_row(std::int64_t t, float shift, float inverse) {
     const auto& s = sizes_;
     float* phi = phi_ + t * s.ldf;
     float* slope = slope_ + t * s.ldf;
     const float* u = u_ + t * s.ldf;
-    const Vec inverse = splat(row.inverse);
     const bool exponential = problem_.map == Map::kExponential;
-    if (!exponential) map_values(problem_.map, phi, u, projection_.eps(), 1, s.mp);
     Vec sum{};
-    const Vec shift = splat(row.shift);
-    for (std::int64_t n = 0; n < s.mp; n += kLanes) {
-      const Vec raw =
-          exponential ? exp2(load(u + n) + (load(forward_.scale + n) - shift)) : load(phi + n);
-      const Vec p = raw * inverse;
-      store(phi + n, p);
-      sum += p * load(slope + n);
+    if (exponential) {
+      const Vec shift_lanes = splat(shift);
+      for (std::int64_t n = 0; n < s.mp; n += kLanes) {
+        const Vec p = exp2(load(u + n) + (load(forward_.scale + n) - shift_lanes));
+        store(phi + n, p);
+        sum += p * load(slope + n);
+      }
+    } else {
+      map_values(problem_.map, phi, u, projection_.eps(), 1, s.mp);
+      for (std::int64_t n = 0; n < s.mp; n += kLanes) sum += load(phi + n) * load(slope + n);
     }
-    const float along = sum_lanes(sum);
-    const Vec along_lanes = splat(along);
+    const float along = sum_lanes(sum) * inverse;
+    const Vec along_lanes = splat(along), inverse_lanes = splat(inverse);
     for (std::int64_t n = 0; n < s.mp; n += kLanes) {
       const Vec difference = load(slope + n) - along_lanes * load(forward_.normalizer + n);
-      store(slope + n, difference * (exponential ? load(phi + n) : inverse));
+      const Vec g = difference * inverse_lanes;
+      store(slope + n, exponential ? g * load(phi + n) : g);
     }
     if (!exponential) multiply_slopes(problem_.map, slope, u, s.mp);
     return along;

@@ -4,9 +4,9 @@
 #include "performer/kernels/cpu/causal_forward.h"
 
 // The gradient of causal FAVOR+: a forward walk over chunks for q, with the states S recomputed,
-// and a backward walk for k and v, with dS = sum over later rows of p g. Everything is
+// and a backward walk for k and v, with dS = sum over later rows of p g (backward.h). Everything is
 // feature-major [mp, kChunk]. In-chunk pairs are formed relative to the same scales as the walk's
-// sums: those of S forwards; those of dS, which keys absorb, backwards. p_ir phi_jr <= 1 for
+// sums: those of S forwards; those of dS, which keys absorb, backwards. p_ir phi_jr <= den_i for
 // j <= i, so that only pairs the mask removes can be large; beyond the headroom the pass gives up.
 namespace performer::kernels::PERFORMER_ISA {
 
@@ -98,20 +98,19 @@ class CausalBackward {
     }
   }
 
-  // p_ = phi(q) 2^(sign scale) / den.
-  void normalize_queries(const float* scale, float sign) {
+  // p_ = phi(q) 2^(sign scale - shift).
+  void query_features(const float* scale, float sign) {
     for (std::int64_t r = 0; r < sizes_.mp; ++r) {
       const float* u = u_ + r * kChunk;
       float* p = p_ + r * kChunk;
       if (problem_.map != Map::kExponential) {
         map_values(problem_.map, p, u, query_projection_.eps() + r, 0, kChunk);
+        continue;
       }
       const Vec c = splat(sign * scale[r]);
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < kChunk; i += kLanes) {
-        const Vec phi = problem_.map == Map::kExponential ? exp2(load(u + i) + (c - load(shift_ + i)))
-                                                          : load(p + i);
-        store(p + i, phi * load(inverse_ + i));
+        store(p + i, exp2(load(u + i) + (c - load(shift_ + i))));
       }
     }
   }
@@ -122,8 +121,8 @@ class CausalBackward {
     const auto head = state_head * group() + g;
     load_rows(head, span, begin, tokens, in);
     transpose_tokens(g_, tokens, s.dvp, g_t_);
-    normalize_queries(keys_.reference(), 1);
-    // weights_ [j, i] = phi_j . p_i; products_ [j, i] = v_j . g_i; both 0 for j > i.
+    query_features(keys_.reference(), 1);
+    // weights_ [j, i] = phi_j . p_i / den_i; products_ [j, i] = v_j . g_i; both 0 for j > i.
     for (std::int64_t j = 0; j < tokens; j += kBlockRows) {
       const auto rows = least<std::int64_t>(kBlockRows, tokens - j);
       const auto from = j / kLanes * kLanes;
@@ -134,7 +133,12 @@ class CausalBackward {
       gemm<Plus::kNothing>(rows, kChunk - from, s.dv, {keys_.v() + j * s.dvp, s.dvp, 1},
                            Right::rows(g_t_ + from, kChunk), products, kChunk);
     }
-    clear_pairs(tokens, [](std::int64_t j, std::int64_t i) { return i < j; });
+    for (std::int64_t j = 0; j < tokens; ++j) {
+      float* weights = weights_ + j * kChunk;
+      zero(weights, j);
+      zero(products_ + j * kChunk, j);
+      for (std::int64_t i = j; i < kChunk; ++i) weights[i] *= inverse_[i];
+    }
     gemm<Plus::kNothing>(s.mp, kChunk, s.dv, {state_.sum, s.dvp, 1}, Right::rows(g_t_, kChunk),
                          slope_, kChunk);
     Vec along[kChunk / kLanes] = {};
@@ -145,6 +149,7 @@ class CausalBackward {
         along[n] += load(p_ + at) * load(slope_ + at);
       }
     }
+    for (int n = 0; n < kChunk / kLanes; ++n) along[n] *= load(inverse_ + n * kLanes);
     for (std::int64_t j = 0; j < tokens; ++j) {
       for (int n = 0; n < kChunk / kLanes; ++n) {
         const auto at = j * kChunk + n * kLanes;
@@ -163,8 +168,9 @@ class CausalBackward {
 #pragma GCC unroll 16
       for (std::int64_t i = 0; i < kChunk; i += kLanes) {
         const Vec difference = load(slope + i) - load(along_ + i) * z;
-        const float* factor = problem_.map == Map::kExponential ? p_ + r * kChunk : inverse_;
-        store(slope + i, difference * load(factor + i));
+        const Vec gradient = difference * load(inverse_ + i);
+        store(slope + i, problem_.map == Map::kExponential ? gradient * load(p_ + r * kChunk + i)
+                                                           : gradient);
       }
       if (problem_.map != Map::kExponential) {
         multiply_slopes(problem_.map, slope, u_ + r * kChunk, kChunk);
@@ -186,16 +192,6 @@ class CausalBackward {
     const auto row =
         span.batch * dk.batch + state_head * dk.head + (span.begin + token) * dk.token;
     return static_cast<char*>(dk.data) + row * size + g * 4;
-  }
-
-  template <class Later>
-  void clear_pairs(std::int64_t tokens, Later later) {
-    for (std::int64_t a = 0; a < kChunk; ++a) {
-      for (std::int64_t b = 0; b < kChunk; ++b) {
-        if (a < tokens && b < tokens && !later(a, b)) continue;
-        weights_[a * kChunk + b] = products_[a * kChunk + b] = 0;
-      }
-    }
   }
 
   bool walk_keys(std::int64_t n, std::int64_t head, Span span, const BackwardInputs& in,
@@ -294,8 +290,9 @@ class CausalBackward {
   // The rows of one query head: their pairs within the chunk, then their part of dS.
   void add_row_gradients(std::int64_t tokens) {
     const auto& s = sizes_;
-    normalize_queries(state_.scale, -1);
-    // weights_ [i, j] = p_i . phi_j; products_ [i, j] = g_i . v_j; both 0 for j > i.
+    query_features(state_.scale, -1);
+    // weights_ [i, j] = p_i . phi_j / den_i; products_ [i, j] = (g_i . v_j - along_i) / den_i; both
+    // 0 for j > i.
     for (std::int64_t i = 0; i < tokens; i += kBlockRows) {
       const auto rows = least<std::int64_t>(kBlockRows, tokens - i);
       const auto columns = round_up(i + rows, kLanes);
@@ -304,14 +301,24 @@ class CausalBackward {
       gemm<Plus::kNothing>(rows, columns, s.dv, {g_ + i * s.dvp, s.dvp, 1},
                            Right::rows(v_t_, kChunk), products_ + i * kChunk, kChunk);
     }
-    clear_pairs(tokens, [](std::int64_t i, std::int64_t j) { return j > i; });
     for (std::int64_t i = 0; i < tokens; ++i) {
-      for (std::int64_t j = 0; j <= i; ++j) products_[i * kChunk + j] -= along_[i];
+      float* weights = weights_ + i * kChunk;
+      float* products = products_ + i * kChunk;
+      for (std::int64_t j = 0; j <= i; ++j) {
+        weights[j] *= inverse_[i];
+        products[j] = (products[j] - along_[i]) * inverse_[i];
+      }
+      zero(weights + i + 1, kChunk - i - 1);
+      zero(products + i + 1, kChunk - i - 1);
     }
     gemm<Plus::kSelf>(s.mp, kChunk, tokens, {p_, kChunk, 1}, Right::rows(products_, kChunk),
                       slope_, kChunk);
     gemm<Plus::kSelf>(tokens, s.dvp, tokens, {weights_, 1, kChunk}, Right::rows(g_, s.dvp), dv_,
                       s.dvp);
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      divide_gradient(s, g_ + i * s.dvp, inverse_[i]);
+      along_[i] *= inverse_[i];
+    }
     gemm<Plus::kSelf>(s.mp, s.dvp, tokens, {p_, kChunk, 1}, Right::rows(g_, s.dvp), state_.sum,
                       s.dvp);
     for (std::int64_t r = 0; r < s.mp; ++r) {
