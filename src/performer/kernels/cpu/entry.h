@@ -2,12 +2,14 @@
 
 #include "performer/kernels/cpu/causal_backward.h"
 #include "performer/kernels/cpu/kernels.h"
+#include "performer/kernels/cpu/step.h"
 
 // What an instruction set offers: included by the isa_*.cpp, each compiled with its own flags.
 namespace performer::kernels::PERFORMER_ISA {
 
 inline void forward(const FavorProblem& p, const ForwardOutputs& outputs,
                     const Executor& executor) {
+  if (Step::serves(p)) return step_forward(p, outputs, executor);
   p.causal ? causal_forward(p, outputs, executor) : bidirectional_forward(p, outputs, executor);
 }
 
