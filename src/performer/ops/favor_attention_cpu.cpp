@@ -131,8 +131,8 @@ kernels::Executor executor() {
           }};
 }
 
-std::string kernel_name(const kernels::CpuKernels& kernels, const FavorArgs& a) {
-  return std::string("cpu/") + kernels.name + "/" + dtype_name(a.q.scalar_type()) + "/" +
+std::string kernel_name(const char* isa, const FavorArgs& a) {
+  return std::string("cpu/") + isa + "/" + dtype_name(a.q.scalar_type()) + "/" +
          a.feature_map + (a.causal ? "/causal" : "/bidirectional");
 }
 
@@ -153,11 +153,16 @@ bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
   const Call call(args);
   kernels::StateView state = state_view(r.kv, r.normalizer);
   state.log2_scale = r.log2_scale.data_ptr<std::int32_t>();
-  kernels.forward(call.problem,
-                  {token_view(r.out), r.row_sum.data_ptr<float>(),
-                   r.row_log2_scale.data_ptr<std::int32_t>(), state},
-                  executor());
-  set_last_kernel(kernel_name(kernels, args));
+  const kernels::ForwardOutputs outputs{token_view(r.out), r.row_sum.data_ptr<float>(),
+                                        r.row_log2_scale.data_ptr<std::int32_t>(), state};
+  const kernels::PairKernels* pairs = kernels::pair_kernels();
+  if (pairs != nullptr && pairs->serves(call.problem)) {
+    pairs->forward(call.problem, outputs, executor());
+    set_last_kernel(kernel_name(pairs->name, args));
+  } else {
+    kernels.forward(call.problem, outputs, executor());
+    set_last_kernel(kernel_name(kernels.name, args));
+  }
   return true;
 }
 
@@ -193,7 +198,7 @@ bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGra
     out.sums = state_view(sum_kv, sum_normalizer);
   }
   if (!kernels.backward(call.problem, in, out, executor())) return false;
-  set_last_kernel(kernel_name(kernels, args));
+  set_last_kernel(kernel_name(kernels.name, args));
   return true;
 }
 

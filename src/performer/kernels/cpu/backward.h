@@ -46,6 +46,8 @@ inline void transpose_panels(const Sizes& s, const float* matrix, std::int64_t d
 
 class Backward {
  public:
+  static constexpr std::int64_t kTokens = kTile;
+
   Backward(const FavorProblem& p, const Sizes& s, Scratch scratch)
       : problem_(p),
         sizes_(s),

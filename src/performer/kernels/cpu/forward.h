@@ -22,6 +22,8 @@ inline void divide_row(Map map, const Sizes& s, float* row, float sum, bool reac
 /// One thread's scratch and the passes over its pieces.
 class Forward {
  public:
+  static constexpr std::int64_t kTokens = kTile;
+
   Forward(const FavorProblem& p, const Sizes& s, Scratch scratch)
       : problem_(p),
         sizes_(s),

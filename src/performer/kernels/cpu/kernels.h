@@ -14,13 +14,24 @@ struct CpuKernels {
                    const Executor&);
 };
 
+/// Kernels by products of bfloat16 pairs, for what they serve.
+struct PairKernels {
+  const char* name;  // "amx", "avx512_bf16"
+  bool (*serves)(const FavorProblem&);
+  void (*forward)(const FavorProblem&, const ForwardOutputs&, const Executor&);
+};
+
 /// The kernels for this processor, or those that PERFORMER_CPU_KERNELS names (auto, portable, avx2,
-/// avx512); null for "off". Another value, or one the processor lacks, throws
+/// avx512, avx512_bf16, amx); null for "off". Another value, or one the processor lacks, throws
 /// std::invalid_argument. The variable is read at each call.
 const CpuKernels* cpu_kernels();
+/// Those to prefer for bfloat16 (auto, avx512_bf16, amx); null where there are none.
+const PairKernels* pair_kernels();
 
 const CpuKernels& portable_kernels();
 const CpuKernels& avx2_kernels();
 const CpuKernels& avx512_kernels();
+const PairKernels& avx512_bf16_kernels();
+const PairKernels& amx_kernels();
 
 }  // namespace performer::kernels

@@ -14,16 +14,16 @@ inline constexpr std::int64_t kTile = 96;
 inline constexpr std::int64_t kChunk = 64;
 
 struct Sizes {
-  explicit Sizes(const FavorProblem& p)
+  explicit Sizes(const FavorProblem& p, std::int64_t pad = kLanes)
       : d(p.dim),
-        dp(round_up(p.dim, kLanes)),
+        dp(round_up(p.dim, pad)),
         dv(p.value_dim),
-        dvp(round_up(p.value_dim, kLanes)),
+        dvp(round_up(p.value_dim, pad)),
         m(p.features),
-        mp(round_up(p.features, kLanes)),
+        mp(round_up(p.features, pad)),
         ldf(mp + kLanes) {}
 
-  std::int64_t d, dp;    // width of q and k, padded to whole vectors
+  std::int64_t d, dp;    // width of q and k, padded to whole vectors (or tiles)
   std::int64_t dv, dvp;  // of v
   std::int64_t m, mp;    // features
   std::int64_t ldf;      // rows of token-major features: no power of two, which would meet few sets

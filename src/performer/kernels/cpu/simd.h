@@ -11,7 +11,11 @@
 // written once. Each instruction set compiles them in a translation unit and namespace of its own
 // (isa_*.cpp); no function of the standard library is instantiated there, since the linker might
 // hand a copy with wide instructions to code that runs everywhere.
-#if defined(__AVX512F__)
+#if defined(__AMX_BF16__)
+#define PERFORMER_ISA amx
+#elif defined(__AVX512BF16__)
+#define PERFORMER_ISA avx512_bf16
+#elif defined(__AVX512F__)
 #define PERFORMER_ISA avx512
 #elif defined(__AVX2__)
 #define PERFORMER_ISA avx2

@@ -124,12 +124,10 @@ class Step {
       row = query_exponentials(s, query_, state_.scale, state_.normalizer);
     } else {
       values(query_);
-      Vec sum{};
-      for (std::int64_t r = 0; r < s.mp; r += kLanes) {
-        sum += load(query_ + r) * load(state_.normalizer + r);
-      }
-      row.sum = sum_lanes(sum);
     }
+    // In the order in which the backward pass forms a pair's weight: with one key it is then 1.
+    row.sum = 0;
+    for (std::int64_t r = 0; r < s.m; ++r) row.sum += query_[r] * state_.normalizer[r];
     gemm<Plus::kNothing>(1, s.dvp, s.m, {query_, 0, 1}, Right::rows(state_.sum, s.dvp), out_, s.dvp);
     divide_row(problem_.map, s, out_, row.sum, reached);
     const auto index = (n * problem_.heads + head) * problem_.query_length + token;

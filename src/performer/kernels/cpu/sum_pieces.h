@@ -30,7 +30,7 @@ inline void sum_pieces(const FavorProblem& p, const Sizes& s, const Executor& ex
 
   parallel(executor, tasks, [&](int task) {
     Worker worker(p, s, Scratch(thread_workspace(Worker::bytes(s))));
-    for_each_piece(items, kTile, task, tasks, length, [&](const Piece& piece) {
+    for_each_piece(items, Worker::kTokens, task, tasks, length, [&](const Piece& piece) {
       if (piece.begin == 0) {
         worker.state().load(s, initial, index(piece));
       } else {
@@ -48,7 +48,7 @@ inline void sum_pieces(const FavorProblem& p, const Sizes& s, const Executor& ex
   Scratch scratch(thread_workspace(Worker::bytes(s)));
   State total(s, scratch);
   for (int task = 0; task < tasks; ++task) {
-    for_each_piece(items, kTile, task, tasks, length, [&](const Piece& piece) {
+    for_each_piece(items, Worker::kTokens, task, tasks, length, [&](const Piece& piece) {
       if (piece.whole) return;
       const State state = partial(task, piece);
       if (piece.begin == 0) {

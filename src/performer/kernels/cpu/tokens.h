@@ -52,43 +52,66 @@ struct Keys {
   bool live[kTile];  // defined where masked
 };
 
+/// Which keys of a sequence are there, and what each adds to its log2 features.
+class KeyTerms {
+ public:
+  KeyTerms(const FavorProblem& p, std::int64_t state_head, Span span)
+      : problem_(p),
+        mask_(p.key_mask),
+        bias_(p.key_bias),
+        half_norm_(static_cast<float>(-0.5 * p.scale) * kLog2E) {
+    if (mask_ != nullptr) mask_ += span.batch * p.mask_batch;
+    if (bias_ != nullptr) {
+      const auto head = head_of(state_head, p.state_heads, p.key_bias_heads);
+      bias_ += span.batch * p.key_bias_batch + head * p.key_bias_head;
+    }
+  }
+
+  bool live(std::int64_t token) const {
+    return (mask_ == nullptr || mask_[token * problem_.mask_token]) &&
+           (bias_ == nullptr || bias(token) != -__builtin_inff());
+  }
+  /// square: |k|^2.
+  float token(std::int64_t token, float square) const {
+    const float own = bias_ == nullptr ? 0 : bias(token) * kLog2E;
+    return problem_.norm_term ? own + half_norm_ * square : own;
+  }
+  float absent() const { return problem_.map == Map::kExponential ? -__builtin_inff() : 0; }
+
+ private:
+  float bias(std::int64_t token) const { return bias_[token * problem_.key_bias_token]; }
+
+  const FavorProblem& problem_;
+  const bool* mask_;
+  const float* bias_;
+  float half_norm_;
+};
+
+inline float square_row(const float* x, std::int64_t n) {
+  Vec sum{};
+  for (std::int64_t i = 0; i < n; i += kLanes) sum += load(x + i) * load(x + i);
+  return sum_lanes(sum);
+}
+
 inline void load_keys(const FavorProblem& p, const Sizes& s, std::int64_t state_head, Span span,
                       std::int64_t begin, std::int64_t tokens, Keys& keys) {
   const auto head = head_of(state_head, p.state_heads, p.key_heads);
   const auto first = span.begin + begin;
   load_tokens(p.k, p.dtype, span.batch, head, first, tokens, s.d, s.dp, keys.x);
   load_tokens(p.v, p.dtype, span.batch, head, first, tokens, s.dv, s.dvp, keys.v);
+  const KeyTerms terms(p, state_head, span);
   keys.masked = false;
-  const float* bias = p.key_bias;
-  if (bias != nullptr) {
-    const auto bias_head = head_of(state_head, p.state_heads, p.key_bias_heads);
-    bias += span.batch * p.key_bias_batch + bias_head * p.key_bias_head;
-  }
-  const auto half_norm = static_cast<float>(-0.5 * p.scale) * kLog2E;
   for (std::int64_t t = 0; t < tokens; ++t) {
-    float token = 0;
-    bool live = p.key_mask == nullptr ||
-                p.key_mask[span.batch * p.mask_batch + (first + t) * p.mask_token];
-    if (bias != nullptr) {
-      const float b = bias[(first + t) * p.key_bias_token];
-      live = live && b != -__builtin_inff();
-      token = b * kLog2E;
-    }
-    keys.live[t] = live;
-    if (!live) {
+    keys.live[t] = terms.live(first + t);
+    if (keys.live[t]) {
+      const float square = p.norm_term ? square_row(keys.x + t * s.dp, s.dp) : 0;
+      keys.token[t] = terms.token(first + t, square);
+    } else {
       keys.masked = true;
       zero(keys.x + t * s.dp, s.dp);
       zero(keys.v + t * s.dvp, s.dvp);
-      token = p.map == Map::kExponential ? -__builtin_inff() : 0;
-    } else if (p.norm_term) {
-      Vec sum{};
-      for (std::int64_t i = 0; i < s.dp; i += kLanes) {
-        const Vec x = load(keys.x + t * s.dp + i);
-        sum += x * x;
-      }
-      token += half_norm * sum_lanes(sum);
+      keys.token[t] = terms.absent();
     }
-    keys.token[t] = token;
   }
 }
 
