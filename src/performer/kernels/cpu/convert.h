@@ -108,7 +108,14 @@ inline void store_row(const TokenView& view, Dtype dtype, std::int64_t offset, c
     case Dtype::kBfloat16: {
       auto* to = static_cast<std::uint16_t*>(view.data) + offset;
       if (step == 1) {
-        for (std::int64_t i = 0; i < width; ++i) to[i] = to_bfloat16(from[i]);
+        std::int64_t i = 0;
+#if defined(__AVX512BF16__)
+        for (; i + kLanes <= width; i += kLanes) {
+          const auto narrow = (__m256i)_mm512_cvtneps_pbh(load(from + i));  // NOLINT
+          _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + i), narrow);
+        }
+#endif
+        for (; i < width; ++i) to[i] = to_bfloat16(from[i]);
       } else {
         for (std::int64_t i = 0; i < width; ++i) to[i * step] = to_bfloat16(from[i]);
       }

@@ -22,16 +22,16 @@ class PairForward {
         x_(pairs(scratch, kTokens * s.dp)),
         x_t_(pairs(scratch, kTokens * s.dp)),
         v_(pairs(scratch, kTokens * round_up(s.dvp, kPanel))),
-        sums_{pairs(scratch, s.mp * round_up(s.dvp, kPanel)),
-              pairs(scratch, s.mp * round_up(s.dvp, kPanel))},
+        sums_(pairs(scratch, s.mp * round_up(s.dvp, kPanel))),
         out_(scratch.floats(kTokens * s.dvp)),
-        token_(scratch.floats(kTokens)) {}
+        token_(scratch.floats(kTokens)),
+        offset_(scratch.floats(s.mp)) {}
 
   static std::size_t bytes(const Sizes& s) {
     const auto wide = round_up(s.dvp, kPanel);
     const auto floats = State::floats(s) + PairProjection::floats(s) +
-                        kTokens * (s.ldf + s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) + s.mp * wide +
-                        12 * kLanes;
+                        kTokens * (s.ldf + s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) + s.mp * wide / 2 +
+                        s.mp + 12 * kLanes;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -57,19 +57,15 @@ class PairForward {
     }
   }
 
-  /// Makes the state an operand, for attend.
+  /// Makes the state an operand, for attend. S is rounded to bfloat16 as the features are; z is not.
   void pack_state() {
     const auto& s = sizes_;
     for (std::int64_t r = 0; r < s.mp; r += 2) {
       for (std::int64_t e = 0; e < s.dvp; e += kLanes) {
-        const Vec first = load(state_.sum + r * s.dvp + e);
-        const Vec second = load(state_.sum + (r + 1) * s.dvp + e);
-        const __m512i high_first = round_to_upper(first), high_second = round_to_upper(second);
-        const __m512i low_first = round_to_upper(first - as_floats(high_first));
-        const __m512i low_second = round_to_upper(second - as_floats(high_second));
         const auto at = (e / kPanel * s.mp / 2 + r / 2) * kPanel + e % kPanel;
-        _mm512_storeu_si512(sums_[0] + at, pair_words(high_first, high_second));
-        _mm512_storeu_si512(sums_[1] + at, pair_words(low_first, low_second));
+        _mm512_storeu_si512(sums_ + at,
+                            pair_words(round_pair(load(state_.sum + r * s.dvp + e)),
+                                       round_pair(load(state_.sum + (r + 1) * s.dvp + e))));
       }
     }
   }
@@ -79,6 +75,7 @@ class PairForward {
     const auto& s = sizes_;
     projection_.pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
     const bool reached = state_.reached(s);
+    for (std::int64_t r = 0; r < s.mp; ++r) offset_[r] = projection_.bias()[r] + state_.scale[r];
     for (; begin < end; begin += kTokens) {
       const auto tokens = least(kTokens, end - begin);
       const auto padded = round_up(tokens, kPairPad);
@@ -95,10 +92,14 @@ class PairForward {
         outputs.row_sum[row_index + t] = rows[t].sum;
         outputs.row_log2_scale[row_index + t] = static_cast<std::int32_t>(rows[t].log2);
       }
-      const PairPart parts[] = {{phi_, sums_[0]}, {phi_, sums_[1]}};
-      gemm_pairs<false>(padded, s.dvp, s.mp / 2, parts, 2, s.mp / 2, out_, s.dvp);
+      const PairPart part{phi_, sums_};
+      gemm_pairs<false>(padded, s.dvp, s.mp / 2, &part, 1, s.mp / 2, out_, s.dvp);
       for (std::int64_t t = 0; t < tokens; ++t) {
-        divide_row(problem_.map, s, out_ + t * s.dvp, rows[t].divisor, reached);
+        if (rows[t].divisor != 0) {
+          scale_row(out_ + t * s.dvp, 1 / rows[t].divisor);
+        } else {
+          divide_row(problem_.map, s, out_ + t * s.dvp, 0, reached);
+        }
       }
       store_tokens(outputs.out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, out_);
     }
@@ -117,12 +118,12 @@ class PairForward {
     if (t < tokens) {
       const auto* from =
           static_cast<const std::uint16_t*>(view.data) + base + (first + t) * view.token;
-      if (view.element == 1) {
-        __builtin_memcpy(to, from, static_cast<std::size_t>(width) * 2);
-      } else {
-        for (std::int64_t i = 0; i < width; ++i) to[i] = from[i * view.element];
+      const auto whole = view.element == 1 ? width / 16 * 16 : 0;
+      for (; filled < whole; filled += 16) {
+        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + filled),
+                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + filled)));
       }
-      filled = width;
+      for (; filled < width; ++filled) to[filled] = from[filled * view.element];
     }
     for (; filled < padded; ++filled) to[filled] = 0;
   }
@@ -158,49 +159,46 @@ class PairForward {
     }
   }
 
+  void scale_row(float* row, float factor) const {
+    for (std::int64_t i = 0; i < sizes_.dvp; i += kLanes) {
+      store(row + i, load(row + i) * splat(factor));
+    }
+  }
+
   float square(const Pair* row) const {
     Vec sum{};
     for (std::int64_t i = 0; i < sizes_.dp / 2; i += kLanes) {
       const __m512i words = _mm512_loadu_si512(row + i);
-      const Vec even = as_floats(_mm512_slli_epi32(words, 16));
-      const Vec odd = as_floats(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+      const Vec even = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
+      const Vec odd =
+          _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
       sum += even * even + odd * odd;
     }
     return sum_lanes(sum);
   }
 
-  // Rounds two vectors of one row to its pairs and returns the sum of the rounded values, weighted.
-  static Vec store_pairs(Pair* to, Vec low, Vec high, Vec low_weight, Vec high_weight) {
-    const __m512i words = (__m512i)_mm512_cvtne2ps_pbh(high, low);  // NOLINT
-    _mm512_storeu_si512(to, words);
-    const auto widen = [](__m256i half) {
-      return as_floats(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));
-    };
-    return widen(_mm512_castsi512_si256(words)) * low_weight +
-           widen(_mm512_extracti64x4_epi64(words, 1)) * high_weight;
-  }
-
   void key_exponentials(std::int64_t r) {
-    float* row = u_ + r * kTokens;
-    const Vec bias = splat(projection_.bias()[r]);
+    const float* row = u_ + r * kTokens;
     Vec top = splat(-__builtin_inff());
 #pragma GCC unroll 12
     for (std::int64_t t = 0; t < kTokens; t += kLanes) {
-      const Vec l = (load(row + t) + bias) + load(token_ + t);
-      store(row + t, l);
-      top = max(l, top);
+      top = max(load(row + t) + load(token_ + t), top);
     }
-    const float most_log2 = max_lanes(top);
+    const float most_log2 = max_lanes(top) + projection_.bias()[r];
     if (most_log2 != -__builtin_inff()) {
       const float needed = round_up_log2(most_log2);
       if (needed > state_.scale[r]) state_.lift(sizes_, r, needed);
     }
-    const Vec c = splat(state_.scale[r]), one = splat(1);
+    const Vec shift = splat(projection_.bias()[r] - state_.scale[r]);
+    const auto at = [&](std::int64_t t) {
+      return round_pair(exp2((load(row + t) + load(token_ + t)) + shift));
+    };
     Vec sum{};
 #pragma GCC unroll 6
     for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
-      sum += store_pairs(phi_ + (r * kTokens + t) / 2, exp2(load(row + t) - c),
-                         exp2(load(row + t + kLanes) - c), one, one);
+      const Vec low = at(t), high = at(t + kLanes);
+      store_row_pairs(phi_ + (r * kTokens + t) / 2, low, high);
+      sum += low + high;
     }
     state_.normalizer[r] += sum_lanes(sum);
   }
@@ -213,11 +211,11 @@ class PairForward {
       if (!live_[t]) row[t] = 0;
       any = any || live_[t];
     }
-    const Vec one = splat(1);
     Vec sum{};
     for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
-      sum += store_pairs(phi_ + (r * kTokens + t) / 2, load(row + t), load(row + t + kLanes), one,
-                         one);
+      const Vec low = round_pair(load(row + t)), high = round_pair(load(row + t + kLanes));
+      store_row_pairs(phi_ + (r * kTokens + t) / 2, low, high);
+      sum += low + high;
     }
     state_.normalizer[r] += sum_lanes(sum);
     if (any && r < sizes_.m && state_.scale[r] <= kReachedScale) state_.scale[r] = 0;
@@ -231,19 +229,17 @@ class PairForward {
 
   PairRow query_exponentials(std::int64_t t) {
     const auto& s = sizes_;
-    float* row = u_ + t * s.ldf;
+    const float* row = u_ + t * s.ldf;
     Vec top = splat(-__builtin_inff());
     for (std::int64_t n = 0; n < s.mp; n += kLanes) {
-      const Vec l = load(row + n) + load(projection_.bias() + n);
-      store(row + n, l);
-      top = max(l + load(state_.scale + n), top);
+      top = max(load(row + n) + load(offset_ + n), top);
     }
     const float log2 = round_up_log2(max_lanes(top));
     const Vec shift = splat(log2);
     Vec divisor{}, sum{};
     for (std::int64_t n = 0; n < s.mp; n += 2 * kLanes) {
       const auto at = [&](std::int64_t i) {
-        return exp2(load(row + i) + (load(state_.scale + i) - shift));
+        return exp2(load(row + i) + (load(offset_ + i) - shift));
       };
       add_weights(t, n, at(n), at(n + kLanes), divisor, sum);
     }
@@ -252,8 +248,10 @@ class PairForward {
 
   void add_weights(std::int64_t t, std::int64_t n, Vec low, Vec high, Vec& divisor, Vec& sum) {
     const Vec z_low = load(state_.normalizer + n), z_high = load(state_.normalizer + n + kLanes);
+    const Vec rounded_low = round_pair(low), rounded_high = round_pair(high);
     sum += low * z_low + high * z_high;
-    divisor += store_pairs(phi_ + (t * sizes_.mp + n) / 2, low, high, z_low, z_high);
+    divisor += rounded_low * z_low + rounded_high * z_high;
+    store_row_pairs(phi_ + (t * sizes_.mp + n) / 2, rounded_low, rounded_high);
   }
 
   PairRow query_values(std::int64_t t) {
@@ -276,15 +274,21 @@ class PairForward {
   State state_;
   PairProjection projection_;
   float* u_;
-  Pair *phi_, *x_, *x_t_, *v_;
-  Pair* sums_[2];
+  Pair *phi_, *x_, *x_t_, *v_, *sums_;
   float *out_, *token_;
+  float* offset_;  // [mp] what a query adds to its projection: bias and scale
   bool live_[kTokens] = {};
 };
 
+/// Features of either sign cancel, and rounding them first would leave little.
+inline bool has_signs(Map map) {
+  return map == Map::kGelu || map == Map::kCos || map == Map::kTanh || map == Map::kIdentity ||
+         map == Map::kSgn;
+}
+
 inline bool serves_pairs(const FavorProblem& p) {
   return p.dtype == Dtype::kBfloat16 && !p.causal && p.w_query.data != nullptr &&
-         p.value_dim <= PairForward::kMostWidth;
+         !has_signs(p.map) && p.value_dim <= PairForward::kMostWidth;
 }
 
 inline void pair_forward(const FavorProblem& p, const ForwardOutputs& outputs,

@@ -32,26 +32,48 @@ struct Offsets {
   const float* column = nullptr;
 };
 
+inline constexpr std::int64_t kShortSum = 64;
+
 template <int R, int V, Plus P>
 inline void gemm_block(std::int64_t depth, Left a, const float* b, std::ptrdiff_t b_k, float* c,
                        std::ptrdiff_t ldc, Offsets offsets) {
   Vec sum[R][V] = {};
+  bool parts = false;
   const float* a_rows[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) a_rows[r] = a.data + r * a.row;
-  for (std::int64_t k = 0; k < depth; ++k) {
-    Vec line[V];
+  const auto accumulate = [&](std::int64_t count) {
+    for (std::int64_t k = 0; k < count; ++k) {
+      Vec line[V];
 #pragma GCC unroll 8
-    for (int v = 0; v < V; ++v) line[v] = load(b + v * kLanes);
-    b += b_k;
+      for (int v = 0; v < V; ++v) line[v] = load(b + v * kLanes);
+      b += b_k;
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const Vec x = splat(*a_rows[r]);
-      a_rows[r] += a.k;
+      for (int r = 0; r < R; ++r) {
+        const Vec x = splat(*a_rows[r]);
+        a_rows[r] += a.k;
 #pragma GCC unroll 8
-      for (int v = 0; v < V; ++v) sum[r][v] += x * line[v];
+        for (int v = 0; v < V; ++v) sum[r][v] += x * line[v];
+      }
+    }
+  };
+  if constexpr (P == Plus::kOffsets) {
+    // Exponents: sums of at most kShortSum terms, one after the other into C, halve the rounding.
+    for (; depth > kShortSum; depth -= kShortSum) {
+      accumulate(kShortSum);
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+#pragma GCC unroll 8
+        for (int v = 0; v < V; ++v) {
+          float* target = c + r * ldc + v * kLanes;
+          store(target, parts ? load(target) + sum[r][v] : sum[r][v]);
+          sum[r][v] = Vec{};
+        }
+      }
+      parts = true;
     }
   }
+  accumulate(depth);
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
@@ -59,6 +81,7 @@ inline void gemm_block(std::int64_t depth, Left a, const float* b, std::ptrdiff_
       float* target = c + r * ldc + v * kLanes;
       if constexpr (P == Plus::kSelf) sum[r][v] += load(target);
       if constexpr (P == Plus::kOffsets) {
+        if (parts) sum[r][v] += load(target);
         sum[r][v] = (sum[r][v] + load(offsets.column + v * kLanes)) + splat(offsets.row[r]);
       }
       store(target, sum[r][v]);

@@ -56,14 +56,19 @@ inline void gemm_pairs(std::int64_t rows, std::int64_t columns, std::int64_t dep
         _tile_zero(2);
         _tile_zero(3);
       }
-      for (int part = 0; part < count; ++part) {
-        const Pair* a = parts[part].a + m * lda;
-        const Pair* b = parts[part].b + at;
-        for (std::int64_t k = 0; k < depth_pairs; k += 16) {
-          _tile_loadd(4, a + k, stride_a);
-          _tile_loadd(6, b + k * kPanel, stride_b);
-          _tile_loadd(5, a + 16 * lda + k, stride_a);
-          _tile_loadd(7, b + k * kPanel + 16, stride_b);
+      for (std::int64_t k = 0; k < depth_pairs; k += 16) {
+        for (int part = 0; part < count; ++part) {
+          // Loads are as dear as products: an operand that both parts share stays.
+          const Pair* a = parts[part].a + m * lda + k;
+          const Pair* b = parts[part].b + at + k * kPanel;
+          if (part == 0 || parts[part].a != parts[0].a) {
+            _tile_loadd(4, a, stride_a);
+            _tile_loadd(5, a + 16 * lda, stride_a);
+          }
+          if (part == 0 || parts[part].b != parts[0].b) {
+            _tile_loadd(6, b, stride_b);
+            _tile_loadd(7, b + 16, stride_b);
+          }
           _tile_dpbf16ps(0, 4, 6);
           _tile_dpbf16ps(2, 5, 6);
           _tile_dpbf16ps(1, 4, 7);
@@ -143,16 +148,26 @@ inline void gemm_pairs(std::int64_t rows, std::int64_t columns, std::int64_t dep
 
 #endif
 
-/// Sixteen floats to bfloat16 and back, as a word each: the rounded value in the upper half.
-inline __m512i round_to_upper(Vec x) {
-  const auto narrow = (__m256i)_mm512_cvtneps_pbh(x);  // NOLINT
-  return _mm512_slli_epi32(_mm512_cvtepu16_epi32(narrow), 16);
+/// Rounded to bfloat16 (halves upwards), as a float.
+inline Vec round_pair(Vec x) {
+  const IntVec bits = (IntVec)x + 0x8000;  // NOLINT: keeps the bits
+  return (Vec)(bits & -65536);             // NOLINT
 }
-inline Vec as_floats(__m512i words) { return _mm512_castsi512_ps(words); }
 
-/// Words (first, second) of rounded values in upper halves.
-inline __m512i pair_words(__m512i first, __m512i second) {
-  return _mm512_or_si512(_mm512_srli_epi32(first, 16), second);
+/// The upper halves of 32 floats that were rounded: one row of pairs.
+inline void store_row_pairs(Pair* to, Vec low, Vec high) {
+  alignas(64) static constexpr std::uint16_t kUpper[32] = {
+      1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
+      33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
+  const __m512i index = _mm512_load_si512(kUpper);
+  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(_mm512_castps_si512(low), index,
+                                                    _mm512_castps_si512(high)));
+}
+
+/// Pairs (first, second) of two rows of rounded floats.
+inline __m512i pair_words(Vec first, Vec second) {
+  return _mm512_or_si512(_mm512_srli_epi32(_mm512_castps_si512(first), 16),
+                         _mm512_castps_si512(second));
 }
 
 /// 16 x 16 words, transposed.

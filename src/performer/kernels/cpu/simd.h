@@ -68,12 +68,16 @@ inline Vec min(Vec a, Vec b) {
 }
 
 inline float sum_lanes(Vec v) {
+#if defined(__AVX512F__)
+  return _mm512_reduce_add_ps(v);
+#else
   float lanes[kLanes];
   store(lanes, v);
   for (int width = kLanes / 2; width > 0; width /= 2) {
     for (int i = 0; i < width; ++i) lanes[i] += lanes[i + width];
   }
   return lanes[0];
+#endif
 }
 
 /// The largest lane; NaN lanes are passed over.
