@@ -1,0 +1,151 @@
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "performer/ops/last_kernel.h"
+#include "tests/support/message_of.h"
+#include "tests/support/oracle.h"
+
+// What the fused kernels promise beyond the operator's own cases: which path runs, and threads.
+namespace performer::testing {
+namespace {
+
+/// PERFORMER_CPU_KERNELS for the lifetime of this object.
+class Kernels {
+ public:
+  explicit Kernels(const char* value) {
+    const char* before = std::getenv(kName);
+    had_ = before != nullptr;
+    if (had_) before_ = before;
+    setenv(kName, value, 1);
+  }
+  ~Kernels() { had_ ? setenv(kName, before_.c_str(), 1) : unsetenv(kName); }
+  Kernels(const Kernels&) = delete;
+  Kernels& operator=(const Kernels&) = delete;
+
+ private:
+  static constexpr const char* kName = "PERFORMER_CPU_KERNELS";
+  bool had_ = false;
+  std::string before_;
+};
+
+class Threads {
+ public:
+  explicit Threads(int n) : before_(at::get_num_threads()) { at::set_num_threads(n); }
+  ~Threads() { at::set_num_threads(before_); }
+  Threads(const Threads&) = delete;
+  Threads& operator=(const Threads&) = delete;
+
+ private:
+  int before_;
+};
+
+Tensor run(const Inputs& in) { return favor_attention(in.q, in.k, in.v, in.W, in.options); }
+
+std::string kernel_of(const Inputs& in) {
+  run(in);
+  return last_kernel();
+}
+
+TEST(CpuKernels, AreNamedByPathTypeMapAndDirection) {
+  const Kernels portable("portable");
+  EXPECT_EQ(kernel_of(make_inputs({})), "cpu/portable/fp32/positive/bidirectional");
+  EXPECT_EQ(kernel_of(make_inputs({.map = FeatureMap::kRelu,
+                                   .causality = Causality::kCausal,
+                                   .dtype = at::kBFloat16})),
+            "cpu/portable/bf16/relu/causal");
+}
+
+TEST(CpuKernels, LeaveToTheComposedOperatorWhatTheyDoNotServe) {
+  const Kernels portable("portable");
+  EXPECT_EQ(kernel_of(make_inputs({.dtype = at::kDouble})), "composed");
+  EXPECT_EQ(kernel_of(make_inputs({.map = FeatureMap::kTrigonometric})), "composed");
+  EXPECT_EQ(kernel_of(make_inputs({.renormalize = Renormalize::kNo})), "composed");
+  const Kernels off("off");
+  EXPECT_EQ(kernel_of(make_inputs({})), "composed");
+}
+
+TEST(CpuKernels, OfABackwardPassAreNamedToo) {
+  const Kernels portable("portable");
+  const Inputs in = make_inputs({.causality = Causality::kCausal});
+  operator_gradients(in, at::ones_like(in.q), false);
+  EXPECT_EQ(last_kernel(), "cpu/portable/fp32/positive/causal");
+  operator_gradients(in, at::ones_like(in.q), true);  // W's gradient too
+  EXPECT_EQ(last_kernel(), "composed");
+}
+
+TEST(CpuKernels, HandNormsBeyondTheirRangeToTheComposedBackwardPass) {
+  const Kernels portable("portable");
+  const OpCase c{.causality = Causality::kCausal, .length = 200, .dim = 64, .magnitude = 100};
+  const Inputs in = make_inputs(c);
+  for (const Tensor& grad : operator_gradients(in, at::ones_like(in.q), false)) {
+    EXPECT_TRUE(at::isfinite(grad).all().item<bool>());
+  }
+  EXPECT_EQ(last_kernel(), "composed");
+}
+
+TEST(CpuKernels, RefuseAnUnknownName) {
+  const Kernels wrong("sse9");
+  try {
+    run(make_inputs({}));
+    FAIL() << "no error";
+  } catch (const std::exception& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "PERFORMER_CPU_KERNELS=sse9 is not one of auto, portable, avx2, avx512, avx512_bf16, "
+              "amx, off");
+  }
+}
+
+struct ThreadCase {
+  Causality causality;
+  std::int64_t heads, length;
+};
+
+class CpuThreads : public ::testing::TestWithParam<ThreadCase> {};
+
+TEST_P(CpuThreads, GiveTheSameBitsEachTimeAndTheSameNumbersInAnyCount) {
+  const auto [causality, heads, length] = GetParam();
+  const OpCase c{.causality = causality,
+                 .batch = 1,
+                 .heads = heads,
+                 .key_heads = heads,
+                 .length = length,
+                 .dim = 16,
+                 .features = 40,
+                 .mask = true};
+  const Inputs in = make_inputs(c);
+  const Tensor dout = at::ones_like(in.q);
+  Tensor one;
+  std::vector<Tensor> one_gradients;
+  for (const int threads : {1, 2, 3, 8}) {
+    const Threads set(threads);
+    const Tensor out = run(in);
+    EXPECT_TRUE(bit_equal(out, run(in))) << threads;
+    const auto gradients = operator_gradients(in, dout, false);
+    const auto again = operator_gradients(in, dout, false);
+    for (std::size_t n = 0; n < gradients.size(); ++n) {
+      EXPECT_TRUE(bit_equal(gradients[n], again[n])) << threads << " " << n;
+    }
+    if (threads == 1) {
+      one = out;
+      one_gradients = gradients;
+    }
+    EXPECT_LE(rms_error(out, one), 2e-6) << threads;
+    for (std::size_t n = 0; n < gradients.size(); ++n) {
+      EXPECT_LE(rms_error(gradients[n], one_gradients[n]), 2e-6) << threads << " " << n;
+    }
+  }
+}
+
+// One head of one long sequence, more heads than threads, and pieces shorter than a tile.
+INSTANTIATE_TEST_SUITE_P(Shapes, CpuThreads,
+                         ::testing::Values(ThreadCase{Causality::kBidirectional, 1, 1500},
+                                           ThreadCase{Causality::kBidirectional, 5, 130},
+                                           ThreadCase{Causality::kBidirectional, 3, 7},
+                                           ThreadCase{Causality::kCausal, 1, 5000},
+                                           ThreadCase{Causality::kCausal, 5, 130}));
+
+}  // namespace
+}  // namespace performer::testing
