@@ -1,6 +1,7 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstdlib>
 #include <string>
 
@@ -146,6 +147,50 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CpuThreads,
                                            ThreadCase{Causality::kBidirectional, 3, 7},
                                            ThreadCase{Causality::kCausal, 1, 5000},
                                            ThreadCase{Causality::kCausal, 5, 130}));
+
+// One head on three threads goes in rounds of chunks: what comes after t, whatever it is, leaves the
+// rows up to t as they are, and keys that outgrow the scales of a round are still exact.
+TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
+  const Threads three(3);
+  const OpCase c{.causality = Causality::kCausal,
+                 .batch = 1,
+                 .heads = 1,
+                 .key_heads = 1,
+                 .length = 2500,
+                 .dim = 16,
+                 .features = 40};
+  const Inputs in = make_inputs(c);
+  const Tensor out = run(in);
+  for (const std::int64_t t : {0, 63, 64, 700, 1536, 2200}) {
+    for (const double value : {1e4, -300.0, std::nan(""), HUGE_VAL}) {
+      Inputs changed = in;
+      for (Tensor* x : {&changed.q, &changed.k, &changed.v}) {
+        *x = x->clone();
+        x->slice(2, t + 1).fill_(value);
+      }
+      EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
+          << t << " " << value;
+    }
+  }
+}
+
+TEST(CpuThreads, OfOneCausalHeadAreExactWhereKeysOutgrowARound) {
+  const Threads three(3);
+  const OpCase c{.causality = Causality::kCausal,
+                 .batch = 1,
+                 .heads = 1,
+                 .key_heads = 1,
+                 .length = 2500,
+                 .dim = 16,
+                 .features = 40};
+  Inputs in = make_inputs(c);
+  in.options.feature_map = FeatureMap::kLoglinear;
+  in.k.select(2, 1000).mul_(60);  // log2 features far above those before
+  in.k.select(2, 1001).mul_(20);
+  const Tensor rows = at::tensor(std::vector<std::int64_t>{0, 999, 1000, 1001, 1023, 1024, 2499});
+  const Tensor got = run(in).index_select(2, rows);
+  EXPECT_LE(rms_error(got, oracle(in, rows).out), 2e-5 * rms(in.v));
+}
 
 }  // namespace
 }  // namespace performer::testing

@@ -81,7 +81,7 @@ class Backward {
   void queries(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
                const BackwardInputs& in, const TokenView& dq) {
     const auto& s = sizes_;
-    projection_.pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
+    projection_.pack_queries(head);
     transpose_panels(s, forward_.sum, s.dv, s.dvp, transposed_);
     zero(token_, kTile);
     for (; begin < end; begin += kTile) {
@@ -122,7 +122,7 @@ class Backward {
   void keys(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
             const BackwardOutputs& out) {
     const auto& s = sizes_;
-    projection_.pack(problem_.w_key, problem_.bias_key, head, problem_.state_heads);
+    projection_.pack_keys(head);
     transpose_panels(s, gradient_.sum, s.dv, s.dvp, transposed_);
     Keys keys{x_, v_, token_, false, {}};
     float zeros[kTile] = {};

@@ -15,8 +15,9 @@ class CausalBackward {
   CausalBackward(const FavorProblem& p, const Sizes& s, Scratch scratch, float* along_room)
       : problem_(p),
         sizes_(s),
-        keys_(p, s, scratch),
+        key_projection_(p, s, scratch),
         query_projection_(p, s, scratch),
+        keys_(p, s, key_projection_, scratch),
         state_(s, scratch),
         u_(scratch.floats(s.mp * kChunk)),
         p_(scratch.floats(s.mp * kChunk)),
@@ -41,7 +42,7 @@ class CausalBackward {
   }
 
   static std::size_t bytes(const Sizes& s) {
-    const auto floats = ChunkKeys::floats(s) + Projection::floats(s) + State::floats(s) +
+    const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
                         kChunk * (5 * s.mp + 3 * s.dp + 4 * s.dvp + 2 * kChunk + 4) + 24 * kLanes;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
@@ -55,6 +56,7 @@ class CausalBackward {
   bool run(std::int64_t n, std::int64_t head, const BackwardInputs& in,
            const BackwardOutputs& out) {
     const Span span = key_span(problem_, n);
+    key_projection_.pack_keys(head);
     return walk_queries(n, head, span, in, out) && walk_keys(n, head, span, in, out);
   }
 
@@ -83,7 +85,7 @@ class CausalBackward {
                  const BackwardInputs& in) {
     const auto& s = sizes_;
     const auto first = span.begin + begin;
-    query_projection_.pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
+    query_projection_.pack_queries(head);
     load_tokens(problem_.q, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, q_);
     load_tokens(in.grad_out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, g_);
     transpose_tokens(q_, tokens, s.dp, q_t_);
@@ -367,8 +369,8 @@ class CausalBackward {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
+  Projection key_projection_, query_projection_;
   ChunkKeys keys_;
-  Projection query_projection_;
   State state_;  // S forwards, dS backwards
   float *u_, *p_, *slope_, *key_u_, *key_phi_, *q_, *q_t_, *g_, *g_t_, *v_t_, *weights_, *products_;
   float *dx_, *dv_, *inverse_, *shift_, *along_, *zeros_;

@@ -17,8 +17,9 @@ class CausalForward {
   CausalForward(const FavorProblem& p, const Sizes& s, Scratch scratch)
       : problem_(p),
         sizes_(s),
-        keys_(p, s, scratch),
+        key_projection_(p, s, scratch),
         query_projection_(p, s, scratch),
+        keys_(p, s, key_projection_, scratch),
         state_(s, scratch),
         q_(scratch.floats(kChunk * s.dp)),
         weights_(scratch.floats(kChunk * s.ldf)),
@@ -32,74 +33,87 @@ class CausalForward {
   }
 
   static std::size_t bytes(const Sizes& s) {
-    const auto floats = ChunkKeys::floats(s) + Projection::floats(s) + State::floats(s) +
+    const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
                         kChunk * (s.dp + s.ldf + kChunk + 2 * s.dvp + 1 + s.mp) + s.dvp +
                         10 * kLanes;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
-  /// One sequence and state head, from its initial to its final state.
-  void run(std::int64_t n, std::int64_t state_head, const ForwardOutputs& outputs) {
-    const auto& s = sizes_;
-    const Span span = key_span(problem_, n);
-    const auto group = problem_.heads / problem_.state_heads;
-    const auto index = state_index(problem_, n, state_head);
-    state_.load(s, problem_.initial, index);
-    for (std::int64_t begin = 0; begin < span.length; begin += kChunk) {
-      keys_.take(state_head, span, begin, least(kChunk, span.length - begin));
+  State& state() { return state_; }
+  const Projection& key_projection() const { return key_projection_; }
+
+  /// The head whose keys follow.
+  void pack_keys(std::int64_t state_head) { key_projection_.pack_keys(state_head); }
+
+  /// Chunks of [begin, end), from the state and to the state after them.
+  void run(std::int64_t state_head, Span span, std::int64_t begin, std::int64_t end,
+           const ForwardOutputs& outputs) {
+    for (; begin < end; begin += kChunk) {
+      keys_.take(state_head, span, begin, least(kChunk, end - begin));
       keys_.make_features(state_);
-      prepare_values();
-      for (std::int64_t g = 0; g < group; ++g) {
-        attend(state_head * group + g, span, begin, outputs);
-      }
+      attend_group(keys_, state_, state_.reached(sizes_), state_head, span, begin, outputs);
       keys_.add_to(state_, log2_);
     }
-    state_.store(s, outputs.state, index);
   }
+
+  /// The chunk's rows of all query heads. reached: `state` has keys.
+  void attend_group(const ChunkKeys& keys, const State& state, bool reached,
+                    std::int64_t state_head, Span span, std::int64_t begin,
+                    const ForwardOutputs& outputs) {
+    prepare_values(keys);
+    const auto group = problem_.heads / problem_.state_heads;
+    for (std::int64_t g = 0; g < group; ++g) {
+      attend(keys, state, reached, state_head * group + g, span, begin, outputs);
+    }
+  }
+
+  /// Room of [mp, kChunk] that is free between chunks.
+  float* room() { return log2_; }
 
  private:
   // Values that are not finite reach the rows from their own on, in their own column: the products
   // get zeros in their place.
-  void prepare_values() {
-    const auto n = keys_.tokens() * sizes_.dvp;
+  void prepare_values(const ChunkKeys& keys) {
+    const auto n = keys.tokens() * sizes_.dvp;
+    values_ = keys.v();
     Vec test{};  // NaN as soon as one value is not finite
-    for (std::int64_t i = 0; i < n; i += kLanes) test += load(keys_.v() + i) * Vec{};
+    for (std::int64_t i = 0; i < n; i += kLanes) test += load(keys.v() + i) * Vec{};
     const float sum = sum_lanes(test);
     finite_ = sum == sum;
     if (finite_) return;
     for (std::int64_t i = 0; i < n; ++i) {
-      const float x = keys_.v()[i];
+      const float x = keys.v()[i];
       finite_v_[i] = x * 0 == 0 ? x : 0;
     }
+    values_ = finite_v_;
   }
-  const float* values() const { return finite_ ? keys_.v() : finite_v_; }
 
-  void attend(std::int64_t head, Span span, std::int64_t begin, const ForwardOutputs& outputs) {
+  void attend(const ChunkKeys& keys, const State& state, bool reached, std::int64_t head, Span span,
+              std::int64_t begin, const ForwardOutputs& outputs) {
     const auto& s = sizes_;
-    const auto tokens = keys_.tokens();
+    const auto tokens = keys.tokens();
     const auto first = span.begin + begin;
-    query_projection_.pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
+    query_projection_.pack_queries(head);
     load_tokens(problem_.q, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, q_);
     query_projection_.token_major(q_, tokens, zeros_, weights_);
     RowScale rows[kChunk];
     for (std::int64_t i = 0; i < tokens; ++i) {
       float* row = weights_ + i * s.ldf;
       rows[i] = problem_.map == Map::kExponential
-                    ? query_exponentials(s, row, keys_.reference(), state_.normalizer)
-                    : query_values(problem_.map, s, query_projection_, row, state_.normalizer);
+                    ? query_exponentials(s, row, keys.reference(), state.normalizer)
+                    : query_values(problem_.map, s, query_projection_, row, state.normalizer);
     }
-    gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {weights_, s.ldf, 1}, Right::rows(state_.sum, s.dvp),
+    gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {weights_, s.ldf, 1}, Right::rows(state.sum, s.dvp),
                        out_, s.dvp);
-    const bool reached = state_.reached(s);
     for (std::int64_t i = 0; i < tokens; i += kBlockRows) {
-      attend_chunk(i, least<std::int64_t>(kBlockRows, tokens - i), rows);
+      attend_chunk(keys, i, least<std::int64_t>(kBlockRows, tokens - i), rows);
     }
-    if (problem_.map == Map::kExponential) replace_exact_rows(rows, reached);
-    if (!finite_) spread_nonfinite(tokens);
+    if (problem_.map == Map::kExponential) replace_exact_rows(keys, state, rows, reached);
+    if (!finite_) spread_nonfinite(keys);
     const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
     for (std::int64_t i = 0; i < tokens; ++i) {
       divide_row(problem_.map, s, out_ + i * s.dvp, rows[i].sum,
-                 reached || keys_.first_live() <= i);
+                 reached || keys.first_live() <= i);
       outputs.row_sum[row_index + i] = rows[i].sum;
       outputs.row_log2_scale[row_index + i] = static_cast<std::int32_t>(rows[i].log2);
     }
@@ -107,12 +121,12 @@ class CausalForward {
   }
 
   // Rows [i, i + count) against the chunk's keys up to themselves.
-  void attend_chunk(std::int64_t i, std::int64_t count, RowScale* rows) {
+  void attend_chunk(const ChunkKeys& keys, std::int64_t i, std::int64_t count, RowScale* rows) {
     const auto& s = sizes_;
     const auto columns = round_up(i + count, kLanes);
     float* scores = scores_ + i * kChunk;
     gemm<Plus::kNothing>(count, columns, s.mp, {weights_ + i * s.ldf, s.ldf, 1},
-                       Right::rows(keys_.phi(), kChunk), scores, kChunk);
+                       Right::rows(keys.phi(), kChunk), scores, kChunk);
     for (std::int64_t r = 0; r < count; ++r) {
       float* row = scores + r * kChunk;
       Vec sum{};
@@ -124,43 +138,44 @@ class CausalForward {
       }
       rows[i + r].sum += sum_lanes(sum);
     }
-    gemm<Plus::kSelf>(count, s.dvp, i + count, {scores, kChunk, 1}, Right::rows(values(), s.dvp),
+    gemm<Plus::kSelf>(count, s.dvp, i + count, {scores, kChunk, 1}, Right::rows(values_, s.dvp),
                       out_ + i * s.dvp, s.dvp);
   }
 
-  void spread_nonfinite(std::int64_t tokens) {
+  void spread_nonfinite(const ChunkKeys& keys) {
     const auto dvp = sizes_.dvp;
     zero(spread_, dvp);
-    for (std::int64_t i = 0; i < tokens; ++i) {
+    for (std::int64_t i = 0; i < keys.tokens(); ++i) {
       for (std::int64_t e = 0; e < dvp; ++e) {
-        const float x = keys_.v()[i * dvp + e];
+        const float x = keys.v()[i * dvp + e];
         if (x * 0 != 0) spread_[e] += x;
         if (spread_[e] != 0) out_[i * dvp + e] += spread_[e];
       }
     }
   }
 
-  void replace_exact_rows(RowScale* rows, bool reached) {
+  void replace_exact_rows(const ChunkKeys& keys, const State& state, RowScale* rows,
+                          bool reached) {
     bool projected = false;
-    for (std::int64_t i = 0; i < keys_.tokens(); ++i) {
-      const bool has_keys = reached || keys_.first_live() <= i;
-      const bool weak = i >= keys_.bad() || (has_keys && rows[i].sum < kRowGuard);
+    for (std::int64_t i = 0; i < keys.tokens(); ++i) {
+      const bool has_keys = reached || keys.first_live() <= i;
+      const bool weak = i >= keys.bad() || (has_keys && rows[i].sum < kRowGuard);
       if (!weak) continue;
-      if (!projected) keys_.project(log2_);
+      if (!projected) keys.project(log2_);
       projected = true;
-      rows[i] = exact_row(i);
+      rows[i] = exact_row(state, i);
     }
   }
 
   // Row i with one scale per feature over the state and the keys j <= i: exponents of query and key
   // are added before the exponential, so that this is exact at any norm.
-  RowScale exact_row(std::int64_t i) {
+  RowScale exact_row(const State& state, std::int64_t i) {
     const auto& s = sizes_;
     float* l = weights_ + i * s.ldf;
     query_projection_.token_major(q_ + i * s.dp, 1, zeros_, l);
     float top = -__builtin_inff();
     for (std::int64_t r = 0; r < s.m; ++r) {
-      float c = state_.scale[r];
+      float c = state.scale[r];
       for (std::int64_t j = 0; j <= i; ++j) {
         const float k = log2_[r * kChunk + j];
         if (k != -__builtin_inff()) c = most(c, round_up_log2(k));
@@ -178,13 +193,13 @@ class CausalForward {
         weight += scalar_exp2(l[r] + (log2_[r * kChunk + j] - log2));
       }
       total += weight;
-      for (std::int64_t e = 0; e < s.dv; ++e) out[e] += weight * values()[j * s.dvp + e];
+      for (std::int64_t e = 0; e < s.dv; ++e) out[e] += weight * values_[j * s.dvp + e];
     }
     for (std::int64_t r = 0; r < s.m; ++r) {
-      if (state_.scale[r] <= kReachedScale) continue;
-      const float weight = scalar_exp2(l[r] + (state_.scale[r] - log2));
-      total += weight * state_.normalizer[r];
-      for (std::int64_t e = 0; e < s.dv; ++e) out[e] += weight * state_.sum[r * s.dvp + e];
+      if (state.scale[r] <= kReachedScale) continue;
+      const float weight = scalar_exp2(l[r] + (state.scale[r] - log2));
+      total += weight * state.normalizer[r];
+      for (std::int64_t e = 0; e < s.dv; ++e) out[e] += weight * state.sum[r * s.dvp + e];
     }
     return {total, log2};
   }
@@ -197,25 +212,12 @@ class CausalForward {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
+  Projection key_projection_, query_projection_;
   ChunkKeys keys_;
-  Projection query_projection_;
   State state_;
   float *q_, *weights_, *scores_, *out_, *finite_v_, *spread_, *zeros_, *log2_;
+  const float* values_ = nullptr;  // [tokens, dvp] finite
   bool finite_ = true;
 };
-
-inline void causal_forward(const FavorProblem& p, const ForwardOutputs& outputs,
-                           const Executor& executor) {
-  const Sizes s(p);
-  const Items items{p.state_heads, p.sequences};
-  const int tasks = static_cast<int>(least<std::int64_t>(executor.threads, items.count()));
-  parallel(executor, tasks, [&](int task) {
-    CausalForward forward(p, s, Scratch(thread_workspace(CausalForward::bytes(s))));
-    for (std::int64_t item = items.count() * task / tasks; item < items.count() * (task + 1) / tasks;
-         ++item) {
-      forward.run(items.sequence(item), items.head(item), outputs);
-    }
-  });
-}
 
 }  // namespace performer::kernels::PERFORMER_ISA

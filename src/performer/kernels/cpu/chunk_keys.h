@@ -11,10 +11,11 @@ inline constexpr float kChunkHeadroom = 60;
 
 class ChunkKeys {
  public:
-  ChunkKeys(const FavorProblem& p, const Sizes& s, Scratch& scratch)
+  /// `projection` holds the keys' parameters of the head at hand (pack_keys).
+  ChunkKeys(const FavorProblem& p, const Sizes& s, const Projection& projection, Scratch& scratch)
       : problem_(p),
         sizes_(s),
-        projection_(p, s, scratch),
+        projection_(projection),
         phi_(scratch.floats(s.mp * kChunk)),
         x_(scratch.floats(kChunk * s.dp)),
         x_t_(scratch.floats(s.dp * kChunk)),
@@ -25,14 +26,13 @@ class ChunkKeys {
         sum_(scratch.floats(s.mp)) {}
 
   static std::int64_t floats(const Sizes& s) {
-    return Projection::floats(s) + kChunk * (s.mp + 2 * s.dp + s.dvp + 1) + 3 * s.mp + 8 * kLanes;
+    return kChunk * (s.mp + 2 * s.dp + s.dvp + 1) + 3 * s.mp + 8 * kLanes;
   }
 
   /// The tokens [begin, begin + tokens) of a sequence.
   void take(std::int64_t state_head, Span span, std::int64_t begin, std::int64_t tokens) {
     const auto& s = sizes_;
     tokens_ = tokens;
-    projection_.pack(problem_.w_key, problem_.bias_key, state_head, problem_.state_heads);
     Keys keys{x_, v_, token_, false, {}};
     load_keys(problem_, s, state_head, span, begin, tokens, keys);
     first_live_ = tokens;
@@ -50,10 +50,19 @@ class ChunkKeys {
     project(phi_);
     bad_ = tokens_;
     if (problem_.map == Map::kExponential) {
-      choose_reference(state);
+      choose_reference(state, phi_, reference_);
       exponentials();
     } else {
       values();
+    }
+  }
+
+  /// The scales of `state`, or of the first key where it is empty. l: project's.
+  void choose_reference(const State& state, const float* l, float* reference) const {
+    for (std::int64_t r = 0; r < sizes_.mp; ++r) {
+      reference[r] = state.scale[r];
+      if (reference[r] > kReachedScale || first_live_ == tokens_ || r >= sizes_.m) continue;
+      reference[r] = round_up_log2(l[r * kChunk + first_live_]);
     }
   }
 
@@ -93,6 +102,14 @@ class ChunkKeys {
     }
   }
 
+  /// Adds the features to sums that have their reference as scales.
+  void add_plain(State& sums) const {
+    const auto& s = sizes_;
+    for (std::int64_t r = 0; r < s.mp; ++r) sums.normalizer[r] += sum_[r];
+    gemm<Plus::kSelf>(s.mp, s.dvp, tokens_, {phi_, kChunk, 1}, Right::rows(v_, s.dvp), sums.sum,
+                      s.dvp);
+  }
+
   const Projection& projection() const { return projection_; }
   const float* phi() const { return phi_; }               // [mp, kChunk]
   const float* x() const { return x_; }                   // [tokens, dp]
@@ -107,14 +124,6 @@ class ChunkKeys {
   std::int64_t bad() const { return bad_; }
 
  private:
-  void choose_reference(const State& state) {
-    for (std::int64_t r = 0; r < sizes_.mp; ++r) {
-      reference_[r] = state.scale[r];
-      if (reference_[r] > kReachedScale || first_live_ == tokens_ || r >= sizes_.m) continue;
-      reference_[r] = round_up_log2(phi_[r * kChunk + first_live_]);
-    }
-  }
-
   void exponentials() {
     Vec token_top[kChunk / kLanes];
     for (Vec& v : token_top) v = splat(-__builtin_inff());
@@ -167,7 +176,7 @@ class ChunkKeys {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
-  Projection projection_;
+  const Projection& projection_;
   float *phi_, *x_, *x_t_, *v_, *token_, *reference_, *top_, *sum_;
   std::int64_t tokens_ = 0, first_live_ = 0, bad_ = 0;
   bool masked_ = false;

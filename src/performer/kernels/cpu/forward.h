@@ -45,7 +45,7 @@ class Forward {
   /// Adds the keys [begin, end) of a sequence to the state.
   void add_keys(std::int64_t state_head, Span span, std::int64_t begin, std::int64_t end) {
     const auto& s = sizes_;
-    projection_.pack(problem_.w_key, problem_.bias_key, state_head, problem_.state_heads);
+    projection_.pack_keys(state_head);
     Keys keys{x_, v_, token_, false, {}};
     for (; begin < end; begin += kTile) {
       const auto tokens = least(kTile, end - begin);
@@ -68,7 +68,7 @@ class Forward {
   void attend(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
               const ForwardOutputs& outputs) {
     const auto& s = sizes_;
-    projection_.pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
+    projection_.pack_queries(head);
     const bool reached = state_.reached(s);
     zero(token_, kTile);
     for (; begin < end; begin += kTile) {

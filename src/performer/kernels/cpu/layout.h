@@ -40,6 +40,10 @@ class Scratch {
     next_ += round_up(n * static_cast<std::int64_t>(sizeof(float)), 64);
     return array;
   }
+  /// A part of its own.
+  Scratch take(std::size_t bytes) {
+    return Scratch(floats((static_cast<std::int64_t>(bytes) + 3) / 4));
+  }
 
  private:
   char* next_;

@@ -35,6 +35,13 @@ class Projection {
     if (w.data != nullptr) pack_rows(w, w_head);
   }
 
+  void pack_keys(std::int64_t state_head) {
+    pack(problem_.w_key, problem_.bias_key, state_head, problem_.state_heads);
+  }
+  void pack_queries(std::int64_t head) {
+    pack(problem_.w_query, problem_.bias_query, head, problem_.heads);
+  }
+
   bool identity() const { return w_ == nullptr; }
   const float* bias() const { return bias_; }  // [mp]; exponential maps: -inf in the padding
   const float* eps() const { return eps_; }    // [mp]; f(0) + eps = 0 in the padding

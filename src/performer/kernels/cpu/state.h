@@ -74,6 +74,15 @@ struct State {
     }
   }
 
+  /// Adds a state of the same scales.
+  void add_plain(const Sizes& s, const State& other) {
+    for (std::int64_t i = 0; i < s.mp * s.dvp; i += kLanes) {
+      kernels::PERFORMER_ISA::store(sum + i, kernels::PERFORMER_ISA::load(sum + i) +
+                                                 kernels::PERFORMER_ISA::load(other.sum + i));
+    }
+    for (std::int64_t r = 0; r < s.mp; ++r) normalizer[r] += other.normalizer[r];
+  }
+
   bool reached(const Sizes& s) const {
     for (std::int64_t r = 0; r < s.m; ++r) {
       if (scale[r] > kReachedScale) return true;

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/kernels/cpu/causal_forward.h"
+#include "performer/kernels/cpu/causal_team.h"
 
 // A few tokens after a state: streaming. The state is read and written once a call and token; W is
 // read as it lies in memory, since packing it would cost as much as the step.
