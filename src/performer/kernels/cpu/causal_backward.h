@@ -40,6 +40,8 @@ class CausalBackward {
         along_room_(along_room) {
     zero(zeros_, kChunk);
   }
+  CausalBackward(const CausalBackward&) = delete;  // its parts refer to each other
+  CausalBackward& operator=(const CausalBackward&) = delete;
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
@@ -53,22 +55,17 @@ class CausalBackward {
     return dk.element == 1 && p.dim * size >= p.heads / p.state_heads * 4;
   }
 
-  bool run(std::int64_t n, std::int64_t head, const BackwardInputs& in,
-           const BackwardOutputs& out) {
-    const Span span = key_span(problem_, n);
-    key_projection_.pack_keys(head);
-    return walk_queries(n, head, span, in, out) && walk_keys(n, head, span, in, out);
-  }
+  State& state() { return state_; }
 
- private:
-  std::int64_t group() const { return problem_.heads / problem_.state_heads; }
+  /// The head whose keys follow.
+  void pack_keys(std::int64_t state_head) { key_projection_.pack_keys(state_head); }
 
-  bool walk_queries(std::int64_t n, std::int64_t head, Span span, const BackwardInputs& in,
-                    const BackwardOutputs& out) {
-    const auto& s = sizes_;
-    state_.load(s, problem_.initial, state_index(problem_, n, head));
-    for (std::int64_t begin = 0; begin < span.length; begin += kChunk) {
-      const auto tokens = least(kChunk, span.length - begin);
+  /// Gradients of the queries of chunks [begin, end), from the state before them, which becomes that
+  /// after them. False where the keys outgrow the headroom.
+  bool walk_queries(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
+                    const BackwardInputs& in, const BackwardOutputs& out) {
+    for (; begin < end; begin += kChunk) {
+      const auto tokens = least(kChunk, end - begin);
       keys_.take(head, span, begin, tokens);
       keys_.make_features(state_);
       if (keys_.bad() < tokens) return false;
@@ -79,6 +76,46 @@ class CausalBackward {
     }
     return true;
   }
+
+  /// dS and dz of the rows of chunks [begin, end), added to the state. walk_queries has been there.
+  void add_rows(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
+                const BackwardInputs& in, const BackwardOutputs& out) {
+    for (; begin < end; begin += kChunk) {
+      const auto tokens = least(kChunk, end - begin);
+      for (std::int64_t g = 0; g < group(); ++g) {
+        load_rows(head * group() + g, span, begin, tokens, in);
+        if (problem_.map == Map::kExponential) lift_query_scales();
+        load_along(head, g, span, begin, tokens, out);
+        query_features(state_.scale, -1);
+        add_row_sums(tokens);
+      }
+    }
+  }
+
+  /// Gradients of the keys of chunks [begin, end), last to first, from the dS of the rows after them,
+  /// which becomes that of all rows from `begin` on.
+  bool walk_keys(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
+                 const BackwardInputs& in, const BackwardOutputs& out) {
+    for (auto chunk = (end - begin + kChunk - 1) / kChunk; chunk-- > 0;) {
+      const auto at = begin + chunk * kChunk;
+      if (!key_gradient(head, span, at, least(kChunk, end - at), in, out)) return false;
+    }
+    return true;
+  }
+
+  /// dS in true values is the gradient of the final state's tensors times 2^-c.
+  void load_final_gradient(const BackwardInputs& in, std::int64_t index) {
+    const auto& s = sizes_;
+    state_.load(s, in.grad_state, index);
+    if (in.grad_state.kv == nullptr) return;
+    for (std::int64_t r = 0; r < s.m; ++r) {
+      const auto c = static_cast<float>(in.state.log2_scale[index * s.m + r]);
+      state_.scale[r] = c > kReachedScale ? -c : kEmptyScale;
+    }
+  }
+
+ private:
+  std::int64_t group() const { return problem_.heads / problem_.state_heads; }
 
   // Rows of one query head: q, g and their denominators.
   void load_rows(std::int64_t head, Span span, std::int64_t begin, std::int64_t tokens,
@@ -196,33 +233,6 @@ class CausalBackward {
     return static_cast<char*>(dk.data) + row * size + g * 4;
   }
 
-  bool walk_keys(std::int64_t n, std::int64_t head, Span span, const BackwardInputs& in,
-                 const BackwardOutputs& out) {
-    const auto& s = sizes_;
-    const auto index = state_index(problem_, n, head);
-    load_final_gradient(in, index);
-    const auto chunks = (span.length + kChunk - 1) / kChunk;
-    for (auto chunk = chunks; chunk-- > 0;) {
-      const auto begin = chunk * kChunk;
-      if (!key_gradient(head, span, begin, least(kChunk, span.length - begin), in, out)) {
-        return false;
-      }
-    }
-    store_initial_gradient(problem_, s, state_, in, out, index);
-    return true;
-  }
-
-  // dS in true values is the gradient of the final state's tensors times 2^-c.
-  void load_final_gradient(const BackwardInputs& in, std::int64_t index) {
-    const auto& s = sizes_;
-    state_.load(s, in.grad_state, index);
-    if (in.grad_state.kv == nullptr) return;
-    for (std::int64_t r = 0; r < s.m; ++r) {
-      const auto c = static_cast<float>(in.state.log2_scale[index * s.m + r]);
-      state_.scale[r] = c > kReachedScale ? -c : kEmptyScale;
-    }
-  }
-
   // Lifts the scales of dS to those of the rows in u_.
   void lift_query_scales() {
     for (std::int64_t r = 0; r < sizes_.m; ++r) {
@@ -279,14 +289,19 @@ class CausalBackward {
                          Right::rows(state_.sum, s.dvp), dv_, s.dvp);
     for (std::int64_t g = 0; g < group(); ++g) {
       if (group() > 1 || !exponential) load_rows(head * group() + g, span, begin, tokens, in);
-      zero(along_, kChunk);
-      for (std::int64_t i = 0; i < tokens; ++i) {
-        __builtin_memcpy(along_ + i, along_of(out.k, head, g, span, begin + i), sizeof(float));
-      }
+      load_along(head, g, span, begin, tokens, out);
       add_row_gradients(tokens);
     }
     finish_keys(head, span, begin, tokens, out);
     return true;
+  }
+
+  void load_along(std::int64_t head, std::int64_t g, Span span, std::int64_t begin,
+                  std::int64_t tokens, const BackwardOutputs& out) {
+    zero(along_, kChunk);
+    for (std::int64_t i = 0; i < tokens; ++i) {
+      __builtin_memcpy(along_ + i, along_of(out.k, head, g, span, begin + i), sizeof(float));
+    }
   }
 
   // The rows of one query head: their pairs within the chunk, then their part of dS.
@@ -317,6 +332,12 @@ class CausalBackward {
                       slope_, kChunk);
     gemm<Plus::kSelf>(tokens, s.dvp, tokens, {weights_, 1, kChunk}, Right::rows(g_, s.dvp), dv_,
                       s.dvp);
+    add_row_sums(tokens);
+  }
+
+  // dS += p g / den, dz -= p along / den.
+  void add_row_sums(std::int64_t tokens) {
+    const auto& s = sizes_;
     for (std::int64_t i = 0; i < tokens; ++i) {
       divide_gradient(s, g_ + i * s.dvp, inverse_[i]);
       along_[i] *= inverse_[i];
@@ -377,31 +398,147 @@ class CausalBackward {
   float* along_room_;  // null: along waits in the gradient of k
 };
 
+/// Whole items on one thread each while that keeps all busy; the items left over in segments, one a
+/// thread: their sums first (S forwards, dS backwards), then the walks from the sums before them.
+class CausalBackwardPass {
+ public:
+  CausalBackwardPass(const FavorProblem& p, const Sizes& s, const BackwardInputs& in,
+                     const BackwardOutputs& out, const Executor& executor)
+      : problem_(p),
+        sizes_(s),
+        in_(in),
+        out_(out),
+        executor_(executor),
+        in_place_(CausalBackward::fits_key_rows(p, out.k)),
+        bytes_(round_up(static_cast<std::int64_t>(
+                            most(CausalBackward::bytes(s), Forward::bytes(s))), 64)),
+        along_floats_(in_place_ ? 0 : p.heads / p.state_heads * p.query_length) {}
+
+  bool run() {
+    const Items items{problem_.state_heads, problem_.sequences};
+    const auto threads = static_cast<std::int64_t>(executor_.threads);
+    const auto left_over = items.count() < 4 * threads ? items.count() % threads : 0;
+    // Segments need `along` of the whole sequence in one place.
+    const bool cut = in_place_ && problem_.key_length > 2 * kChunk;
+    const auto whole = items.count() - (cut ? left_over : 0);
+    const int tasks = static_cast<int>(least(threads, whole));
+    if (whole > 0) {
+      parallel(executor_, tasks, [&](int task) {
+        CausalBackward backward = worker();
+        for (auto item = whole * task / tasks; item < whole * (task + 1) / tasks; ++item) {
+          if (!failed()) whole_item(backward, items.sequence(item), items.head(item));
+        }
+      });
+    }
+    for (auto item = whole; item < items.count() && !failed(); ++item) {
+      cut_item(items.sequence(item), items.head(item));
+    }
+    return !failed();
+  }
+
+ private:
+  bool failed() const { return __atomic_load_n(&gave_up_, __ATOMIC_RELAXED) != 0; }
+  void check(bool went_well) {
+    if (!went_well) __atomic_store_n(&gave_up_, 1, __ATOMIC_RELAXED);
+  }
+
+  CausalBackward worker() {
+    auto* memory = static_cast<char*>(thread_workspace(
+        static_cast<std::size_t>(bytes_ + along_floats_ * static_cast<std::int64_t>(sizeof(float)))));
+    return CausalBackward(problem_, sizes_, Scratch(memory),
+                          in_place_ ? nullptr : reinterpret_cast<float*>(memory + bytes_));
+  }
+
+  void whole_item(CausalBackward& backward, std::int64_t n, std::int64_t head) {
+    const Span span = key_span(problem_, n);
+    const auto index = state_index(problem_, n, head);
+    backward.pack_keys(head);
+    backward.state().load(sizes_, problem_.initial, index);
+    if (!backward.walk_queries(head, span, 0, span.length, in_, out_)) return check(false);
+    backward.load_final_gradient(in_, index);
+    if (!backward.walk_keys(head, span, 0, span.length, in_, out_)) return check(false);
+    store_initial_gradient(problem_, sizes_, backward.state(), in_, out_, index);
+  }
+
+  void cut_item(std::int64_t n, std::int64_t head) {
+    const auto& s = sizes_;
+    const Span span = key_span(problem_, n);
+    const auto index = state_index(problem_, n, head);
+    const int tasks = executor_.threads;
+    const auto chunks = (span.length + kChunk - 1) / kChunk;
+    const auto begin = [&](int task) {
+      return least(chunks * task / tasks * kChunk, span.length);
+    };
+    const auto slot = round_up(State::floats(s), kLanes);
+    auto* slots = static_cast<float*>(
+        call_workspace(static_cast<std::size_t>(tasks * slot) * sizeof(float)));
+    // States of segments, and after the sums below those before (after) them.
+    const auto segment = [&](int task) {
+      Scratch scratch(slots + task * slot);
+      return State(s, scratch);
+    };
+
+    parallel(executor_, tasks, [&](int task) {
+      if (task + 1 == tasks) return;  // nothing comes after the last
+      Forward forward(problem_, s, Scratch(thread_workspace(static_cast<std::size_t>(bytes_))));
+      forward.state().clear(s);
+      forward.add_keys(head, span, begin(task), begin(task + 1));
+      segment(task + 1).copy(s, forward.state());
+    });
+    segment(0).load(s, problem_.initial, index);
+    for (int task = 1; task < tasks; ++task) {
+      State before = segment(task);
+      before.merge(s, segment(task - 1));
+    }
+    parallel(executor_, tasks, [&](int task) {
+      CausalBackward backward = worker();
+      backward.pack_keys(head);
+      backward.state().copy(s, segment(task));
+      check(backward.walk_queries(head, span, begin(task), begin(task + 1), in_, out_));
+    });
+    if (failed()) return;
+
+    parallel(executor_, tasks, [&](int task) {
+      if (task == 0) return;
+      CausalBackward backward = worker();
+      backward.state().clear(s);
+      backward.add_rows(head, span, begin(task), begin(task + 1), in_, out_);
+      segment(task - 1).copy(s, backward.state());
+    });
+    {
+      CausalBackward backward = worker();
+      backward.load_final_gradient(in_, index);
+      segment(tasks - 1).copy(s, backward.state());
+    }
+    for (int task = tasks - 1; task-- > 0;) {
+      State after = segment(task);
+      after.merge(s, segment(task + 1));
+    }
+    parallel(executor_, tasks, [&](int task) {
+      CausalBackward backward = worker();
+      backward.pack_keys(head);
+      backward.state().copy(s, segment(task));
+      check(backward.walk_keys(head, span, begin(task), begin(task + 1), in_, out_));
+      if (task == 0 && !failed()) {
+        store_initial_gradient(problem_, s, backward.state(), in_, out_, index);
+      }
+    });
+  }
+
+  const FavorProblem& problem_;
+  const Sizes& sizes_;
+  const BackwardInputs& in_;
+  const BackwardOutputs& out_;
+  const Executor& executor_;
+  bool in_place_;
+  std::int64_t bytes_, along_floats_;
+  int gave_up_ = 0;
+};
+
 inline bool causal_backward(const FavorProblem& p, const BackwardInputs& in,
                             const BackwardOutputs& out, const Executor& executor) {
   const Sizes s(p);
-  const Items items{p.state_heads, p.sequences};
-  const int tasks = static_cast<int>(least<std::int64_t>(executor.threads, items.count()));
-  const bool in_place = CausalBackward::fits_key_rows(p, out.k);
-  const auto along_bytes =
-      in_place ? 0
-               : static_cast<std::size_t>(p.heads / p.state_heads * p.query_length) * sizeof(float);
-  const auto bytes = static_cast<std::size_t>(
-      round_up(static_cast<std::int64_t>(CausalBackward::bytes(s)), 64));
-  int gave_up = 0;
-  parallel(executor, tasks, [&](int task) {
-    auto* memory = static_cast<char*>(thread_workspace(bytes + along_bytes));
-    CausalBackward backward(p, s, Scratch(memory),
-                            in_place ? nullptr : reinterpret_cast<float*>(memory + bytes));
-    for (std::int64_t item = items.count() * task / tasks; item < items.count() * (task + 1) / tasks;
-         ++item) {
-      if (__atomic_load_n(&gave_up, __ATOMIC_RELAXED) != 0) return;
-      if (!backward.run(items.sequence(item), items.head(item), in, out)) {
-        __atomic_store_n(&gave_up, 1, __ATOMIC_RELAXED);
-      }
-    }
-  });
-  return gave_up == 0;
+  return CausalBackwardPass(p, s, in, out, executor).run();
 }
 
 }  // namespace performer::kernels::PERFORMER_ISA

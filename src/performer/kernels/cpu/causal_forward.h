@@ -31,6 +31,8 @@ class CausalForward {
         log2_(scratch.floats(s.mp * kChunk)) {
     zero(zeros_, kChunk);
   }
+  CausalForward(const CausalForward&) = delete;  // its parts refer to each other
+  CausalForward& operator=(const CausalForward&) = delete;
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
