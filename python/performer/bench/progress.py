@@ -1,0 +1,21 @@
+"""Words for the person who waits, on standard error."""
+
+import sys
+
+
+class Progress:
+    """One line that replaces itself on a terminal; elsewhere a line per case."""
+
+    def __init__(self) -> None:
+        self._in_place = sys.stderr.isatty()
+
+    def case(self, text: str) -> None:
+        print(text, file=sys.stderr, flush=True)
+
+    def step(self, text: str) -> None:
+        if self._in_place:
+            print(f"\r\033[K  {text}", end="", file=sys.stderr, flush=True)
+
+    def done(self) -> None:
+        if self._in_place:
+            print("\r\033[K", end="", file=sys.stderr, flush=True)
