@@ -15,7 +15,8 @@ from performer.bench.plain import KERNELS
 from performer.bench.progress import Progress
 from performer.bench.results import PASSES, ScalingRow
 from performer.bench.scaling import measure_scaling
-from performer.bench.session import Session
+from performer.bench.session import Plan, Session
+from performer.bench.systems import SYSTEMS
 
 EXAMPLES = """examples:
   performer bench attention
@@ -57,7 +58,14 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--batch", type=positive, default=1, metavar="N", help="rows (1)")
     add("--heads", type=positive, default=8, metavar="N", help="heads (8)")
     lengths = [1024, 4096, 16384, 65536]
-    add("--lengths", type=positive, nargs="+", default=lengths, metavar="N", help="tokens of a row")
+    add(
+        "--lengths",
+        type=positive,
+        nargs="+",
+        default=lengths,
+        metavar="N",
+        help="tokens of a row (1024 4096 16384 65536)",
+    )
     add("--dim", type=positive, default=64, metavar="N", help="width of a head (64)")
     add("--features", type=positive, default=256, metavar="N", help="random features (256)")
     add("--kernel", choices=KERNELS, default="positive", help="feature map (positive)")
@@ -66,6 +74,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     add("--bidirectional", action="store_true", help="bidirectional attention")
     backward = argparse.BooleanOptionalAction
     add("--backward", action=backward, default=True, help="measure the backward pass too (yes)")
+    names = [system.name for system in SYSTEMS]
+    add(
+        "--systems",
+        nargs="+",
+        choices=names,
+        default=names,
+        metavar="NAME",
+        help=f"of {', '.join(names)} (all)",
+    )
     add("--threads", type=positive, metavar="N", help="threads (all cores)")
     add("--scaling", action="store_true", help="also ours on 1, 2, 4, … threads")
     add("--rounds", type=positive, default=15, metavar="N", help="calls, the best counts (15)")
@@ -75,13 +92,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default=280,
         metavar="SECONDS",
         help="about how long to take (280): slow systems are called less often than --rounds, and "
-        "not at all where one call takes more than a thirtieth of it",
+        "not at all where one call takes more than a fifteenth of it",
     )
     add("--json", action="store_true", help="print one JSON object instead of tables")
     add("--out", type=Path, metavar="FILE", help="also write the tables to FILE as Markdown")
     options = parser.parse_args(arguments)
     if options.features % 2:
         parser.error(f"argument --features: must be even, got {options.features}")
+    if options.out is not None and not options.out.absolute().parent.is_dir():
+        parser.error(f"argument --out: no folder {options.out.parent}")
     return options
 
 
@@ -120,7 +139,7 @@ def measure(options: argparse.Namespace, command: str) -> report.Report:
     torch.set_num_threads(options.threads)
     passes = PASSES if options.backward else PASSES[:1]
     cases, progress = list_cases(options), Progress()
-    session = Session(options.rounds, passes, options.budget, progress)
+    session = Session(Plan(options.systems, passes, options.rounds, options.budget), progress)
     results = session.run(cases)
     scaling = scale_threads(options, cases, passes, progress) if options.scaling else []
     progress.done()

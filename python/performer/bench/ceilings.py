@@ -19,7 +19,7 @@ class Ceilings:
         self.sgemm = Measure(lambda: torch.mm(a, b), context, rounds)
         self.fma = Measure(lambda: torch.ops.performer.fma_probe(PROBE), context, rounds)
         self._probe_flops = torch.ops.performer.fma_probe(1)[0] * PROBE  # of all threads
-        self.sgemm.call()
+        self.sgemm.warm_up()
 
     @property
     def measures(self) -> list[Measure[Any]]:

@@ -1,5 +1,6 @@
 """Results as JSON, as text for a terminal and as a page of Markdown."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -16,14 +17,15 @@ COLUMNS = (
     "+ backward of SGEMM",
     "forward MiB",
     "+ backward MiB",
+    "calls",
     "error",
     "path",
 )
 LEGEND = (
-    "µs per token-head (one token of one head), best of the rounds; share of SGEMM's rate on 8·m·d "
-    "FLOP forward, 24·m·d forward and backward; MiB of peak memory beyond the inputs; RMS error "
-    "of the output against float64 relative to the RMS of v, of exact attention against exact "
-    "softmax, of all others against the exact ratio of their own features."
+    "µs per token-head (one token of one head), the best of the calls. Share of SGEMM's rate on "
+    "8·m·d FLOP forward, 24·m·d forward and backward. MiB of peak memory beyond the inputs. RMS "
+    "error of the output against float64, relative to the RMS of v: of exact attention against "
+    "exact softmax, of all others against the exact ratio of their own features."
 )
 
 
@@ -38,7 +40,12 @@ class Report:
 
 
 def to_json(report: Report) -> dict[str, Any]:
-    return asdict(report)
+    """JSON has no NaN: an error that is none becomes null."""
+    fields = asdict(report)
+    for row in (row for case in fields["cases"] for row in case["rows"]):
+        if row["error"] is not None and not math.isfinite(row["error"]):
+            row["error"] = None
+    return fields
 
 
 def number(value: float | None, form: str) -> str:
@@ -57,6 +64,7 @@ def system_cells(row: Row) -> list[str]:
         *pass_cells(passes, "us", ".3f"),
         *pass_cells(passes, "sgemm_share", ".1%"),
         *pass_cells(passes, "mib", ",.1f"),
+        " / ".join(str(p.rounds) for p in passes if p) or DASH,
         number(row.error, ".1e"),
         ", ".join(paths) or DASH,
     ]
@@ -67,7 +75,7 @@ def ceiling_cells(result: CaseResult, title: str, gflops: float) -> list[str]:
         f"{title}, {gflops:,.0f} GFLOP/s",
         *(number(result.floor_us(name, gflops), ".3f") for name in PASSES),
         *[number(gflops / result.sgemm_gflops, ".1%")] * 2,
-        *[DASH] * 4,
+        *[DASH] * 5,
     ]
 
 
@@ -106,19 +114,6 @@ def heading(case: Case) -> str:
     )
 
 
-def few_rounds(report: Report) -> list[str]:
-    """A line for what was called less often than asked."""
-    few = [
-        f"{row.title}, {result.case.direction}, {result.case.length:,} ({p.rounds})"
-        for result in report.cases
-        for row in result.rows
-        for p in row.passes.values()
-        if p.rounds < report.rounds
-    ]
-    few = list(dict.fromkeys(few))
-    return [f"Fewer calls than {report.rounds}: {'; '.join(few)}."] if few else []
-
-
 def sections(report: Report) -> list[tuple[str, list[list[str]]]]:
     tables = [(heading(result.case), case_table(result)) for result in report.cases]
     for case in dict.fromkeys(row.case for row in report.scaling):
@@ -152,14 +147,14 @@ def to_text(report: Report) -> str:
     lines = [machine_line(report.machine), LEGEND]
     for title, table in sections(report):
         lines += ["", title, *align(table)]
-    return "\n".join([*lines, "", *few_rounds(report), *report.notes]).rstrip()
+    return "\n".join([*lines, "", *report.notes]).rstrip()
 
 
 def to_markdown(report: Report) -> str:
     lines = [
         "# Speed of attention",
         "",
-        f"Written by `{report.command}`, best of {report.rounds} interleaved rounds.",
+        f"Written by `{report.command}`, up to {report.rounds} calls each, interleaved.",
         f"{machine_line(report.machine)}.",
         "",
         LEGEND,
@@ -167,5 +162,4 @@ def to_markdown(report: Report) -> str:
     for title, table in sections(report):
         rows = [f"| {' | '.join(row)} |" for row in table]
         lines += ["", f"## {title}", rows[0], f"|{'---|' * len(table[0])}", *rows[1:]]
-    notes = [*few_rounds(report), *report.notes]
-    return "\n".join([*lines, "", *(f"- {note}" for note in notes)]).rstrip() + "\n"
+    return "\n".join([*lines, "", *(f"- {note}" for note in report.notes)]).rstrip() + "\n"

@@ -15,6 +15,7 @@ from performer.bench.timing import Measure, interleave, peak_mib
 from performer.bench.truth import Problem
 
 PILOT = 1024  # length of calls that only tell what longer ones will take
+LONGEST = 15  # a call that takes more than this part of the budget is not made
 QUICK = 1.0  # seconds of a call that can be repeated for warming up
 
 
@@ -48,16 +49,23 @@ def allot(entries: Sequence[Entry], rounds: int, seconds: float) -> float:
     return seconds
 
 
-class Session:
-    """A run within about `budget` seconds. `notes` tells what was left out and why."""
+@dataclass(frozen=True)
+class Plan:
+    systems: Sequence[str]
+    passes: Sequence[str]
+    rounds: int  # calls that each system should get
+    budget: float  # seconds that all should take
 
-    def __init__(
-        self, rounds: int, passes: Sequence[str], budget: float, progress: Progress
-    ) -> None:
+
+class Session:
+    """A run of cases. `notes` tells what was left out and why."""
+
+    def __init__(self, plan: Plan, progress: Progress) -> None:
         self.notes: list[str] = []
-        self._rounds, self._passes = rounds, passes
-        self._end = time.monotonic() + budget
-        self._longest = budget / 30  # seconds of a call that is still made
+        self._systems = [system for system in SYSTEMS if system.name in plan.systems]
+        self._rounds, self._passes = plan.rounds, plan.passes
+        self._end = time.monotonic() + plan.budget
+        self._longest = plan.budget / LONGEST  # seconds of a call that is still made
         self._known: dict[tuple[str, str, bool], tuple[int, float]] = {}
         self._progress = progress
 
@@ -79,7 +87,7 @@ class Session:
     def _pilot(self, case: Case) -> None:
         self._progress.case(f"{case.direction}, {case.length:,} tokens: how long things take")
         problem = Problem(case)
-        for system in SYSTEMS:
+        for system in self._systems:
             if not system.compiled:
                 self._enter(system, problem)
 
@@ -87,7 +95,7 @@ class Session:
         """`part`: of the time that is left."""
         self._progress.case(f"{case.direction}, {case.length:,} tokens")
         problem = Problem(case)
-        entries = [entry for system in SYSTEMS for entry in self._enter(system, problem)]
+        entries = [entry for system in self._systems for entry in self._enter(system, problem)]
         ceilings = Ceilings(self._rounds)
         seconds = part * max(0.0, self._end - time.monotonic())
         ours = [entry for entry in entries if entry.ours]
@@ -96,7 +104,7 @@ class Session:
         allot([entry for entry in entries if not entry.ours], self._rounds, seconds)
         measures = [*ceilings.measures, *(entry.measure for entry in entries)]
         interleave(measures, lambda turn, n: self._progress.step(f"round {turn + 1} of {n}"))
-        rows = {system.name: Row(system.name, system.title) for system in SYSTEMS}
+        rows = {system.name: Row(system.name, system.title) for system in self._systems}
         for entry in entries:
             rows[entry.row.system] = entry.row
             entry.row.passes[entry.name] = self._timing(entry, case, ceilings)
@@ -131,21 +139,18 @@ class Session:
                 )
                 continue
             self._progress.step(f"{system.title}, {name.replace('_', ' + ')}")
+            call = make_call(attention, problem.inputs, name == "forward_backward")
+            measure = Measure(call, attention.context)
             try:
-                call = make_call(attention, problem.inputs, name == "forward_backward")
-                measure = Measure(call, attention.context)
                 if system.compiled or expected is None or expected < QUICK:
-                    measure.run()
-                    measure.seconds.clear()
+                    measure.warm_up()
                 out, mib = peak_mib(measure.run)
             except (RuntimeError, NotImplementedError, TypeError) as error:
                 self.note(f"{system.title}, {case.direction}: {str(error).splitlines()[0]}")
-                return entries
-            kernel = attention.path() if attention.path else None
-            if system.name == "composed" and kernel != "composed":
-                self.note(f"{system.title}: ran {kernel} instead")
+                break
             if row.error is None:
                 row.error = problem.error(attention, out)
+            kernel = attention.path() if attention.path else None
             self._known[system.name, name, case.causal] = (case.length, measure.best)
             entries.append(Entry(row, name, measure, mib, kernel, system is SYSTEMS[0]))
         return entries

@@ -30,6 +30,10 @@ class Measure(Generic[T]):
             self.seconds.append(time.perf_counter() - start)
         return result
 
+    def warm_up(self) -> None:
+        with self.context():
+            self.call()
+
     @property
     def best(self) -> float:
         return min(self.seconds)
