@@ -210,9 +210,15 @@ def test_calls_are_interleaved_and_spread():
     calls = []
     many = Measure(lambda: calls.append("many"), rounds=6)
     few = Measure(lambda: calls.append("few"), rounds=2)
-    timing.interleave([many, few], lambda turn, turns: None)
+    timing.interleave([many, few], 60, lambda turn, turns: None)
     assert calls == ["many", "many", "many", "few"] * 2
     assert len(many.seconds) == 6 and len(few.seconds) == 2
+
+
+def test_rounds_end_when_the_time_is_up():
+    measures = [Measure(lambda: None, rounds=5), Measure(lambda: None, rounds=5)]
+    timing.interleave(measures, 0, lambda turn, turns: None)
+    assert [len(m.seconds) for m in measures] == [1, 1]
 
 
 def test_peak_memory_counts_what_was_freed_again():

@@ -1,6 +1,7 @@
 """Words for the person who waits, on standard error."""
 
 import sys
+import time
 
 
 class Progress:
@@ -8,9 +9,12 @@ class Progress:
 
     def __init__(self) -> None:
         self._in_place = sys.stderr.isatty()
+        self._start = time.monotonic()
 
     def case(self, text: str) -> None:
-        print(text, file=sys.stderr, flush=True)
+        self.done()
+        seconds = time.monotonic() - self._start
+        print(f"{seconds:4.0f} s  {text}", file=sys.stderr, flush=True)
 
     def step(self, text: str) -> None:
         if self._in_place:

@@ -13,6 +13,8 @@ from performer.bench.results import ScalingRow
 from performer.bench.systems import SYSTEMS
 from performer.bench.timing import Measure, interleave
 
+SECONDS = 60  # for all rounds of a case
+
 
 def thread_counts(threads: int) -> list[int]:
     """1, 2, 4, … and `threads`."""
@@ -49,7 +51,7 @@ def measure_scaling(
         ours = {name: Measure(call, context, rounds) for name, call in calls.items()}
         teams[n] = (ceilings, ours)
     measures = [m for c, ours in teams.values() for m in (*c.measures, *ours.values())]
-    interleave(measures, lambda turn, n: progress.step(f"round {turn + 1} of {n}"))
+    interleave(measures, SECONDS, lambda n, of: progress.step(f"round {n + 1} of {of}"))
     return [
         ScalingRow(
             case, n, {name: m.best for name, m in ours.items()}, c.sgemm_gflops, c.fma_gflops

@@ -100,10 +100,10 @@ class Session:
         seconds = part * max(0.0, self._end - time.monotonic())
         ours = [entry for entry in entries if entry.ours]
         # Half of the time at most for ours, and what that leaves for all others.
-        seconds = seconds / 2 + allot(ours, self._rounds, seconds / 2)
-        allot([entry for entry in entries if not entry.ours], self._rounds, seconds)
+        rest = seconds / 2 + allot(ours, self._rounds, seconds / 2)
+        allot([entry for entry in entries if not entry.ours], self._rounds, rest)
         measures = [*ceilings.measures, *(entry.measure for entry in entries)]
-        interleave(measures, lambda turn, n: self._progress.step(f"round {turn + 1} of {n}"))
+        interleave(measures, seconds, lambda n, of: self._progress.step(f"round {n + 1} of {of}"))
         rows = {system.name: Row(system.name, system.title) for system in self._systems}
         for entry in entries:
             rows[entry.row.system] = entry.row

@@ -44,11 +44,19 @@ def is_due(turn: int, rounds: int, turns: int) -> bool:
     return turn * rounds // turns != (turn + 1) * rounds // turns
 
 
-def interleave(measures: Sequence[Measure[Any]], on_turn: Callable[[int, int], None]) -> None:
-    """Each measure `rounds` times, call by call: what slows the machine for a while meets all."""
+def interleave(
+    measures: Sequence[Measure[Any]], seconds: float, on_turn: Callable[[int, int], None]
+) -> None:
+    """Each measure `rounds` times, call by call: what slows the machine for a while meets all.
+
+    Ends after the first turn that goes beyond `seconds`.
+    """
     turns = max((measure.rounds for measure in measures), default=0)
     gc.collect()
+    end = time.monotonic() + seconds
     for turn in range(turns):
+        if turn > 0 and time.monotonic() > end:
+            return
         on_turn(turn, turns)
         for measure in measures:
             if is_due(turn, measure.rounds, turns):
