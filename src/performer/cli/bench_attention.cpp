@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "performer/cli/bench.h"
+#include "performer/cli/commands.h"
 #include "performer/core/error.h"
 #include "performer/ops/last_kernel.h"
 
@@ -62,10 +63,19 @@ void prefer_build_tree() {
   setenv("PYTHONPATH", (package.string() + rest).c_str(), 1);
 }
 
+/// Peers are measured as their users run them: sleeping threads slow down code of many short loops,
+/// such as torch.compile's.
+void restore_wait_policy() {
+  if (std::getenv(kOwnWaitPolicy) == nullptr) return;
+  unsetenv("OMP_WAIT_POLICY");
+  unsetenv(kOwnWaitPolicy);
+}
+
 void run(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{find_python(), "-m", "performer.bench", "attention"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   prefer_build_tree();
+  restore_wait_policy();
   std::vector<char*> argv;
   argv.reserve(words.size() + 1);
   for (auto& word : words) argv.push_back(word.data());
