@@ -206,6 +206,13 @@ def test_slow_systems_get_what_quick_ones_leave():
     assert left == pytest.approx(30.0 - 1.5 - 14.0)
 
 
+def test_a_disturbed_case_is_named():
+    session = Session(Plan((), (), 2, 15), Silent())
+    session._note_disturbed([CaseResult(small_case(), rate, 200.0, []) for rate in (100, 90, 50)])
+    assert [note.split(":")[0] for note in session.notes] == ["DISTURBED"]
+    assert "sgemm ran at 50 of 100 GFLOP/s" in session.notes[0]
+
+
 def test_calls_are_interleaved_and_spread():
     calls = []
     many = Measure(lambda: calls.append("many"), rounds=6)

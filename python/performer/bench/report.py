@@ -22,7 +22,8 @@ COLUMNS = (
     "path",
 )
 LEGEND = (
-    "µs per token-head (one token of one head), the best of the calls. Share of SGEMM's rate on "
+    "µs per token-head (one token of one head), the best of the calls: few of "
+    "them are a weak best. Share of SGEMM's rate on "
     "8·m·d FLOP forward, 24·m·d forward and backward. MiB of peak memory beyond the inputs. RMS "
     "error of the output against float64, relative to the RMS of v: of exact attention against "
     "exact softmax, of all others against the exact ratio of their own features."

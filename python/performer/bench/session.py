@@ -15,7 +15,11 @@ from performer.bench.timing import Measure, interleave, peak_mib
 from performer.bench.truth import Problem
 
 PILOT = 1024  # length of calls that only tell what longer ones will take
-LONGEST = 15  # a call that takes more than this part of the budget is not made
+# Parts of the budget: a call that takes longer is not made; ours and the ceilings get this much for
+# their rounds in every case, since a share of a rate measured once is no share.
+LONGEST = 1 / 20
+OURS = 1 / 6
+BUSY = 0.85  # a case whose ceilings fall below this part of the run's best was disturbed
 QUICK = 1.0  # seconds of a call that can be repeated for warming up
 
 
@@ -65,7 +69,8 @@ class Session:
         self._systems = [system for system in SYSTEMS if system.name in plan.systems]
         self._rounds, self._passes = plan.rounds, plan.passes
         self._end = time.monotonic() + plan.budget
-        self._longest = plan.budget / LONGEST  # seconds of a call that is still made
+        self._longest = plan.budget * LONGEST  # seconds of a call that is still made
+        self._for_ours = plan.budget * OURS
         self._known: dict[tuple[str, str, bool], tuple[int, float]] = {}
         self._progress = progress
 
@@ -78,7 +83,20 @@ class Session:
         for position, case in enumerate(cases):
             weights = [c.length**0.5 for c in cases[position:]]
             results.append(self._run_case(case, weights[0] / sum(weights)))
+        self._note_disturbed(results)
         return results
+
+    def _note_disturbed(self, results: Sequence[CaseResult]) -> None:
+        for name in ("sgemm_gflops", "fma_gflops"):
+            best = max((getattr(result, name) for result in results), default=0.0)
+            for result in results:
+                rate, case, title = getattr(result, name), result.case, name.split("_")[0]
+                if rate < BUSY * best:
+                    self.note(
+                        f"DISTURBED: {case.direction}, {case.length:,} tokens: {title} ran at "
+                        f"{rate:,.0f} of {best:,.0f} GFLOP/s, as if something else were running; "
+                        "do not quote this case"
+                    )
 
     def note(self, text: str) -> None:
         if text not in self.notes:
@@ -99,11 +117,14 @@ class Session:
         ceilings = Ceilings(self._rounds)
         seconds = part * max(0.0, self._end - time.monotonic())
         ours = [entry for entry in entries if entry.ours]
-        # Half of the time at most for ours, and what that leaves for all others.
-        rest = seconds / 2 + allot(ours, self._rounds, seconds / 2)
-        allot([entry for entry in entries if not entry.ours], self._rounds, rest)
+        for_ours = max(seconds / 2, self._for_ours)
+        spent = for_ours - allot(ours, self._rounds, for_ours)
+        others = [entry for entry in entries if not entry.ours]
+        allot(others, self._rounds, max(0.0, seconds - spent))
+        planned = sum(entry.measure.rounds * entry.first for entry in entries)
+        limit = 1.5 * (planned + self._rounds * ceilings.seconds) + 1
         measures = [*ceilings.measures, *(entry.measure for entry in entries)]
-        interleave(measures, seconds, lambda n, of: self._progress.step(f"round {n + 1} of {of}"))
+        interleave(measures, limit, lambda n, of: self._progress.step(f"round {n + 1} of {of}"))
         rows = {system.name: Row(system.name, system.title) for system in self._systems}
         for entry in entries:
             rows[entry.row.system] = entry.row
