@@ -29,7 +29,7 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
 def clang_command(command: str) -> list[str]:
-    """The compiler's command without what only g++ understands: its precompiled header."""
+    """The compiler's command without what only g++ has: its precompiled header, its omp.h."""
     words = shlex.split(command)
     words = words[next(i for i, word in enumerate(words) if word.endswith("c++")) :]
     kept, skip = [], False
@@ -38,7 +38,7 @@ def clang_command(command: str) -> list[str]:
             skip = False
         elif word == "-include" and "cmake_pch" in following:
             skip = True
-        elif word not in ("-Winvalid-pch", "-fpch-preprocess"):
+        elif word not in ("-Winvalid-pch", "-fpch-preprocess", "-fopenmp"):
             kept.append(word)
     return kept
 

@@ -10,6 +10,9 @@
 /// leaves for the exit code goes to `exit_code`; failures are thrown.
 namespace performer::cli {
 
+/// In the environment where the program itself, not its user, chose OMP_WAIT_POLICY.
+inline constexpr const char* kOwnWaitPolicy = "PERFORMER_OWN_WAIT_POLICY";
+
 void add_train(CLI::App& app, ExitCode& exit_code);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);

@@ -38,6 +38,7 @@ std::string_view first_line(std::string_view text) { return text.substr(0, text.
 void let_idle_threads_sleep(char** argv) {
   if (std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr) return;
   setenv("OMP_WAIT_POLICY", "passive", 0);
+  setenv(performer::cli::kOwnWaitPolicy, "1", 1);
   execv("/proc/self/exe", argv);  // returns only where there is no /proc: then as it is
 }
 

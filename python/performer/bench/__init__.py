@@ -1,0 +1,1 @@
+"""Attention operators beside their peers, measured: `performer bench attention`."""
