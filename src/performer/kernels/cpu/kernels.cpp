@@ -92,7 +92,9 @@ const PairKernels* pair_kernels() {
   const std::string_view name = requested();
   const Processor& has = processor();
   if ((name == "auto" || name == "amx") && has.amx) return &amx_kernels();
-  if ((name == "auto" || name == "avx512_bf16") && has.avx512_bf16) return &avx512_bf16_kernels();
+  // On Intel's the dot product is slower than converting to float32 (measured: 2.3 times).
+  const bool prefer_pairs = name == "avx512_bf16" || (name == "auto" && __builtin_cpu_is("amd"));
+  if (prefer_pairs && has.avx512_bf16) return &avx512_bf16_kernels();
 #endif
   return nullptr;
 }
