@@ -53,10 +53,10 @@ std::string kernel_of(const Inputs& in) {
 TEST(CpuKernels, AreNamedByPathTypeMapAndDirection) {
   const Kernels portable("portable");
   EXPECT_EQ(kernel_of(make_inputs({})), "cpu/portable/fp32/positive/bidirectional");
-  EXPECT_EQ(kernel_of(make_inputs({.map = FeatureMap::kRelu,
-                                   .causality = Causality::kCausal,
-                                   .dtype = at::kBFloat16})),
-            "cpu/portable/bf16/relu/causal");
+  EXPECT_EQ(
+      kernel_of(make_inputs(
+          {.map = FeatureMap::kRelu, .causality = Causality::kCausal, .dtype = at::kBFloat16})),
+      "cpu/portable/bf16/relu/causal");
 }
 
 TEST(CpuKernels, LeaveToTheComposedOperatorWhatTheyDoNotServe) {
@@ -148,8 +148,8 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CpuThreads,
                                            ThreadCase{Causality::kCausal, 1, 5000},
                                            ThreadCase{Causality::kCausal, 5, 130}));
 
-// One head on three threads goes in rounds of chunks: what comes after t, whatever it is, leaves the
-// rows up to t as they are, and keys that outgrow the scales of a round are still exact.
+// One head on three threads goes in rounds of chunks: what comes after t, whatever it is, leaves
+// the rows up to t as they are, and keys that outgrow the scales of a round are still exact.
 TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
   const Threads three(3);
   const OpCase c{.causality = Causality::kCausal,

@@ -132,8 +132,8 @@ kernels::Executor executor() {
 }
 
 std::string kernel_name(const char* isa, const FavorArgs& a) {
-  return std::string("cpu/") + isa + "/" + dtype_name(a.q.scalar_type()) + "/" +
-         a.feature_map + (a.causal ? "/causal" : "/bidirectional");
+  return std::string("cpu/") + isa + "/" + dtype_name(a.q.scalar_type()) + "/" + a.feature_map +
+         (a.causal ? "/causal" : "/bidirectional");
 }
 
 kernels::StateView state_view(const Tensor& kv, const Tensor& normalizer) {
@@ -144,7 +144,8 @@ kernels::StateView state_view(const Tensor& kv, const Tensor& normalizer) {
 
 bool served_by_cpu_kernels(const FavorArgs& a) {
   return a.q.is_cpu() && a.q.scalar_type() != at::kDouble &&
-         a.map() != FeatureMap::kTrigonometric && a.renormalize && kernels::cpu_kernels() != nullptr;
+         a.map() != FeatureMap::kTrigonometric && a.renormalize &&
+         kernels::cpu_kernels() != nullptr;
 }
 
 bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
@@ -178,8 +179,10 @@ bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGra
   const Tensor log2_scale = r.log2_scale.contiguous();
   const Tensor row_sum = r.row_sum.contiguous(), row_log2 = r.row_log2_scale.contiguous();
   const Tensor grad_out = saved.grad_out.to(args.q.scalar_type());
-  kernels::BackwardInputs in{token_view(grad_out), row_sum.const_data_ptr<float>(),
-                             row_log2.const_data_ptr<std::int32_t>(), state_view(kv, normalizer),
+  kernels::BackwardInputs in{token_view(grad_out),
+                             row_sum.const_data_ptr<float>(),
+                             row_log2.const_data_ptr<std::int32_t>(),
+                             state_view(kv, normalizer),
                              {}};
   in.state.log2_scale = log2_scale.data_ptr<std::int32_t>();
   Tensor grad_kv, grad_normalizer;

@@ -10,8 +10,8 @@ namespace performer {
 bool forward_cpu(const FavorArgs& args, const FavorResult& result);
 
 /// The same for the gradients of q, k, v and the initial state. False also where a parameter's
-/// gradient is needed, where query heads of one key head have key parameters of their own, and where
-/// norms outgrow the range of the causal pass; `gradients` are then undefined.
+/// gradient is needed, where query heads of one key head have key parameters of their own, and
+/// where norms outgrow the range of the causal pass; `gradients` are then undefined.
 bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& gradients);
 
 /// Whether forward_cpu serves the call: what it left are then the rounding errors of its own path.

@@ -9,8 +9,9 @@
 //   queries  d log phi_r(q) = p_r (g . S_r - along z_r) / den
 //            dS_r += p_r g / den,  dz_r -= p_r along / den
 //   keys     phi_r = 2^(l - c),  d log phi_r(k) = phi_r (v . dS_r + dz_r),  dv = phi dS
-// p_r z_r / den is a share and z_r > 1/2, so that p_r / den < 2: no scales beyond c. A row is divided
-// after its difference is taken: where one key or feature decides, the difference is exactly 0.
+// p_r z_r / den is a share and z_r > 1/2, so that p_r / den < 2: no scales beyond c. A row is
+// divided after its difference is taken: where one key or feature decides, the difference is
+// exactly 0.
 namespace performer::kernels::PERFORMER_ISA {
 
 /// 1 / den = inverse 2^-shift, den = sum 2^log2. A row without keys takes no part.
@@ -135,8 +136,8 @@ class Backward {
                            slope_, s.ldf, {zeros, gradient_.normalizer});
       float token_gradient[kTile];
       for (std::int64_t t = 0; t < tokens; ++t) token_gradient[t] = key_row(keys, t);
-      gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {phi_, s.ldf, 1},
-                           Right::rows(gradient_.sum, s.dvp), dv_, s.dvp);
+      gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {phi_, s.ldf, 1}, Right::rows(gradient_.sum, s.dvp),
+                           dv_, s.dvp);
       store_tokens(out.v, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, dv_);
       projection_.pull_back({slope_, s.ldf, 1}, tokens, dx_);
       if (problem_.norm_term) subtract_norm_terms(tokens, token_gradient);
@@ -236,11 +237,9 @@ inline void store_initial_gradient(const FavorProblem& p, const Sizes& s, const 
   for (std::int64_t r = 0; r < s.m; ++r) {
     const auto at = index * s.m + r;
     const bool untouched = static_cast<float>(p.initial.log2_scale[at]) <= kReachedScale;
-    const bool through =
-        untouched && static_cast<float>(in.state.log2_scale[at]) <= kReachedScale;
-    const float shift = untouched
-                            ? kEmptyScale
-                            : gradient.scale[r] + static_cast<float>(p.initial.log2_scale[at]);
+    const bool through = untouched && static_cast<float>(in.state.log2_scale[at]) <= kReachedScale;
+    const float shift =
+        untouched ? kEmptyScale : gradient.scale[r] + static_cast<float>(p.initial.log2_scale[at]);
     const auto pass = [&](const float* passed, std::int64_t i, float own) {
       if (through) return passed == nullptr ? 0.0F : passed[i];
       return untouched ? 0.0F : scale_pow2(own, shift);

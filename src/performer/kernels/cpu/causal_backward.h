@@ -60,8 +60,8 @@ class CausalBackward {
   /// The head whose keys follow.
   void pack_keys(std::int64_t state_head) { key_projection_.pack_keys(state_head); }
 
-  /// Gradients of the queries of chunks [begin, end), from the state before them, which becomes that
-  /// after them. False where the keys outgrow the headroom.
+  /// Gradients of the queries of chunks [begin, end), from the state before them, which becomes
+  /// that after them. False where the keys outgrow the headroom.
   bool walk_queries(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
                     const BackwardInputs& in, const BackwardOutputs& out) {
     for (; begin < end; begin += kChunk) {
@@ -92,8 +92,8 @@ class CausalBackward {
     }
   }
 
-  /// Gradients of the keys of chunks [begin, end), last to first, from the dS of the rows after them,
-  /// which becomes that of all rows from `begin` on.
+  /// Gradients of the keys of chunks [begin, end), last to first, from the dS of the rows after
+  /// them, which becomes that of all rows from `begin` on.
   bool walk_keys(std::int64_t head, Span span, std::int64_t begin, std::int64_t end,
                  const BackwardInputs& in, const BackwardOutputs& out) {
     for (auto chunk = (end - begin + kChunk - 1) / kChunk; chunk-- > 0;) {
@@ -208,8 +208,8 @@ class CausalBackward {
       for (std::int64_t i = 0; i < kChunk; i += kLanes) {
         const Vec difference = load(slope + i) - load(along_ + i) * z;
         const Vec gradient = difference * load(inverse_ + i);
-        store(slope + i, problem_.map == Map::kExponential ? gradient * load(p_ + r * kChunk + i)
-                                                           : gradient);
+        store(slope + i,
+              problem_.map == Map::kExponential ? gradient * load(p_ + r * kChunk + i) : gradient);
       }
       if (problem_.map != Map::kExponential) {
         multiply_slopes(problem_.map, slope, u_ + r * kChunk, kChunk);
@@ -228,8 +228,7 @@ class CausalBackward {
                  std::int64_t token) {
     if (along_room_ != nullptr) return along_room_ + g * span.length + token;
     const std::int64_t size = problem_.dtype == Dtype::kFloat ? 4 : 2;
-    const auto row =
-        span.batch * dk.batch + state_head * dk.head + (span.begin + token) * dk.token;
+    const auto row = span.batch * dk.batch + state_head * dk.head + (span.begin + token) * dk.token;
     return static_cast<char*>(dk.data) + row * size + g * 4;
   }
 
@@ -285,8 +284,8 @@ class CausalBackward {
     transpose_tokens(keys_.v(), tokens, s.dvp, v_t_);
     gemm<Plus::kOffsets>(s.mp, kChunk, s.dv, {state_.sum, s.dvp, 1}, Right::rows(v_t_, kChunk),
                          slope_, kChunk, {state_.normalizer, zeros_});
-    gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {key_phi_, 1, kChunk},
-                         Right::rows(state_.sum, s.dvp), dv_, s.dvp);
+    gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {key_phi_, 1, kChunk}, Right::rows(state_.sum, s.dvp),
+                         dv_, s.dvp);
     for (std::int64_t g = 0; g < group(); ++g) {
       if (group() > 1 || !exponential) load_rows(head * group() + g, span, begin, tokens, in);
       load_along(head, g, span, begin, tokens, out);
@@ -313,8 +312,8 @@ class CausalBackward {
     for (std::int64_t i = 0; i < tokens; i += kBlockRows) {
       const auto rows = least<std::int64_t>(kBlockRows, tokens - i);
       const auto columns = round_up(i + rows, kLanes);
-      gemm<Plus::kNothing>(rows, columns, s.mp, {p_ + i, 1, kChunk},
-                           Right::rows(key_phi_, kChunk), weights_ + i * kChunk, kChunk);
+      gemm<Plus::kNothing>(rows, columns, s.mp, {p_ + i, 1, kChunk}, Right::rows(key_phi_, kChunk),
+                           weights_ + i * kChunk, kChunk);
       gemm<Plus::kNothing>(rows, columns, s.dv, {g_ + i * s.dvp, s.dvp, 1},
                            Right::rows(v_t_, kChunk), products_ + i * kChunk, kChunk);
     }
@@ -328,8 +327,8 @@ class CausalBackward {
       zero(weights + i + 1, kChunk - i - 1);
       zero(products + i + 1, kChunk - i - 1);
     }
-    gemm<Plus::kSelf>(s.mp, kChunk, tokens, {p_, kChunk, 1}, Right::rows(products_, kChunk),
-                      slope_, kChunk);
+    gemm<Plus::kSelf>(s.mp, kChunk, tokens, {p_, kChunk, 1}, Right::rows(products_, kChunk), slope_,
+                      kChunk);
     gemm<Plus::kSelf>(tokens, s.dvp, tokens, {weights_, 1, kChunk}, Right::rows(g_, s.dvp), dv_,
                       s.dvp);
     add_row_sums(tokens);
@@ -410,8 +409,8 @@ class CausalBackwardPass {
         out_(out),
         executor_(executor),
         in_place_(CausalBackward::fits_key_rows(p, out.k)),
-        bytes_(round_up(static_cast<std::int64_t>(
-                            most(CausalBackward::bytes(s), Forward::bytes(s))), 64)),
+        bytes_(round_up(
+            static_cast<std::int64_t>(most(CausalBackward::bytes(s), Forward::bytes(s))), 64)),
         along_floats_(in_place_ ? 0 : p.heads / p.state_heads * p.query_length) {}
 
   bool run() {
@@ -443,8 +442,8 @@ class CausalBackwardPass {
   }
 
   CausalBackward worker() {
-    auto* memory = static_cast<char*>(thread_workspace(
-        static_cast<std::size_t>(bytes_ + along_floats_ * static_cast<std::int64_t>(sizeof(float)))));
+    auto* memory = static_cast<char*>(thread_workspace(static_cast<std::size_t>(
+        bytes_ + along_floats_ * static_cast<std::int64_t>(sizeof(float)))));
     return CausalBackward(problem_, sizes_, Scratch(memory),
                           in_place_ ? nullptr : reinterpret_cast<float*>(memory + bytes_));
   }
@@ -466,12 +465,10 @@ class CausalBackwardPass {
     const auto index = state_index(problem_, n, head);
     const int tasks = executor_.threads;
     const auto chunks = (span.length + kChunk - 1) / kChunk;
-    const auto begin = [&](int task) {
-      return least(chunks * task / tasks * kChunk, span.length);
-    };
+    const auto begin = [&](int task) { return least(chunks * task / tasks * kChunk, span.length); };
     const auto slot = round_up(State::floats(s), kLanes);
-    auto* slots = static_cast<float*>(
-        call_workspace(static_cast<std::size_t>(tasks * slot) * sizeof(float)));
+    auto* slots =
+        static_cast<float*>(call_workspace(static_cast<std::size_t>(tasks * slot) * sizeof(float)));
     // States of segments, and after the sums below those before (after) them.
     const auto segment = [&](int task) {
       Scratch scratch(slots + task * slot);

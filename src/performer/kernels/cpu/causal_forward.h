@@ -106,7 +106,7 @@ class CausalForward {
                     : query_values(problem_.map, s, query_projection_, row, state.normalizer);
     }
     gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {weights_, s.ldf, 1}, Right::rows(state.sum, s.dvp),
-                       out_, s.dvp);
+                         out_, s.dvp);
     for (std::int64_t i = 0; i < tokens; i += kBlockRows) {
       attend_chunk(keys, i, least<std::int64_t>(kBlockRows, tokens - i), rows);
     }
@@ -114,8 +114,7 @@ class CausalForward {
     if (!finite_) spread_nonfinite(keys);
     const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
     for (std::int64_t i = 0; i < tokens; ++i) {
-      divide_row(problem_.map, s, out_ + i * s.dvp, rows[i].sum,
-                 reached || keys.first_live() <= i);
+      divide_row(problem_.map, s, out_ + i * s.dvp, rows[i].sum, reached || keys.first_live() <= i);
       outputs.row_sum[row_index + i] = rows[i].sum;
       outputs.row_log2_scale[row_index + i] = static_cast<std::int32_t>(rows[i].log2);
     }
@@ -128,7 +127,7 @@ class CausalForward {
     const auto columns = round_up(i + count, kLanes);
     float* scores = scores_ + i * kChunk;
     gemm<Plus::kNothing>(count, columns, s.mp, {weights_ + i * s.ldf, s.ldf, 1},
-                       Right::rows(keys.phi(), kChunk), scores, kChunk);
+                         Right::rows(keys.phi(), kChunk), scores, kChunk);
     for (std::int64_t r = 0; r < count; ++r) {
       float* row = scores + r * kChunk;
       Vec sum{};
@@ -156,8 +155,7 @@ class CausalForward {
     }
   }
 
-  void replace_exact_rows(const ChunkKeys& keys, const State& state, RowScale* rows,
-                          bool reached) {
+  void replace_exact_rows(const ChunkKeys& keys, const State& state, RowScale* rows, bool reached) {
     bool projected = false;
     for (std::int64_t i = 0; i < keys.tokens(); ++i) {
       const bool has_keys = reached || keys.first_live() <= i;

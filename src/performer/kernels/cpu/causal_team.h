@@ -70,9 +70,10 @@ class CausalTeam {
   Scratch allocate() {
     const auto floats =
         State::floats(sizes_) + executor_.threads * (Member::floats(sizes_) + kLanes);
-    const auto members = round_up(static_cast<std::int64_t>(sizeof(Member)) * executor_.threads, 64);
-    auto* memory = static_cast<char*>(
-        call_workspace(static_cast<std::size_t>(members + floats * 4 + 4096)));
+    const auto members =
+        round_up(static_cast<std::int64_t>(sizeof(Member)) * executor_.threads, 64);
+    auto* memory =
+        static_cast<char*>(call_workspace(static_cast<std::size_t>(members + floats * 4 + 4096)));
     members_ = reinterpret_cast<Member*>(memory);
     return Scratch(memory + members);
   }

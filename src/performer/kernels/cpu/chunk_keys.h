@@ -111,12 +111,12 @@ class ChunkKeys {
   }
 
   const Projection& projection() const { return projection_; }
-  const float* phi() const { return phi_; }               // [mp, kChunk]
-  const float* x() const { return x_; }                   // [tokens, dp]
-  const float* v() const { return v_; }                   // [tokens, dvp]
-  const float* reference() const { return reference_; }   // [mp] the scales phi is relative to
-  const float* top() const { return top_; }               // [mp] the scales the chunk ends with
-  const float* sum() const { return sum_; }               // [mp] of phi over tokens
+  const float* phi() const { return phi_; }              // [mp, kChunk]
+  const float* x() const { return x_; }                  // [tokens, dp]
+  const float* v() const { return v_; }                  // [tokens, dvp]
+  const float* reference() const { return reference_; }  // [mp] the scales phi is relative to
+  const float* top() const { return top_; }              // [mp] the scales the chunk ends with
+  const float* sum() const { return sum_; }              // [mp] of phi over tokens
   std::int64_t tokens() const { return tokens_; }
   bool live(std::int64_t j) const { return live_[j]; }
   std::int64_t first_live() const { return first_live_; }  // tokens() where all are masked

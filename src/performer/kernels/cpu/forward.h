@@ -35,8 +35,8 @@ class Forward {
         token_(scratch.floats(kTile)) {}
 
   static std::size_t bytes(const Sizes& s) {
-    const auto floats = Projection::floats(s) + State::floats(s) +
-                        kTile * (s.ldf + s.dp + s.dvp + 1) + 4 * kLanes;
+    const auto floats =
+        Projection::floats(s) + State::floats(s) + kTile * (s.ldf + s.dp + s.dvp + 1) + 4 * kLanes;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -84,7 +84,7 @@ class Forward {
                       : query_values(problem_.map, s, projection_, row, state_.normalizer);
       }
       gemm<Plus::kNothing>(tokens, s.dvp, s.mp, {features_, s.ldf, 1},
-                         Right::rows(state_.sum, s.dvp), v_, s.dvp);
+                           Right::rows(state_.sum, s.dvp), v_, s.dvp);
       const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
       for (std::int64_t t = 0; t < tokens; ++t) {
         divide_row(problem_.map, s, v_ + t * s.dvp, rows[t].sum, reached);

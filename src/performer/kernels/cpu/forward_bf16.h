@@ -30,8 +30,8 @@ class PairForward {
   static std::size_t bytes(const Sizes& s) {
     const auto wide = round_up(s.dvp, kPanel);
     const auto floats = State::floats(s) + PairProjection::floats(s) +
-                        kTokens * (s.ldf + s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) + s.mp * wide / 2 +
-                        s.mp + 12 * kLanes;
+                        kTokens * (s.ldf + s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) +
+                        s.mp * wide / 2 + s.mp + 12 * kLanes;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -57,7 +57,8 @@ class PairForward {
     }
   }
 
-  /// Makes the state an operand, for attend. S is rounded to bfloat16 as the features are; z is not.
+  /// Makes the state an operand, for attend. S is rounded to bfloat16 as the features are; z is
+  /// not.
   void pack_state() {
     const auto& s = sizes_;
     for (std::int64_t r = 0; r < s.mp; r += 2) {
@@ -170,8 +171,7 @@ class PairForward {
     for (std::int64_t i = 0; i < sizes_.dp / 2; i += kLanes) {
       const __m512i words = _mm512_loadu_si512(row + i);
       const Vec even = _mm512_castsi512_ps(_mm512_slli_epi32(words, 16));
-      const Vec odd =
-          _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
+      const Vec odd = _mm512_castsi512_ps(_mm512_and_si512(words, _mm512_set1_epi32(-65536)));
       sum += even * even + odd * odd;
     }
     return sum_lanes(sum);
@@ -312,9 +312,8 @@ inline void pair_forward(const FavorProblem& p, const ForwardOutputs& outputs,
                    [&](const Piece& piece) {
                      const auto n = query_items.sequence(piece.item);
                      const auto head = query_items.head(piece.item);
-                     forward.state().load(
-                         s, outputs.state,
-                         state_index(p, n, head_of(head, p.heads, p.state_heads)));
+                     forward.state().load(s, outputs.state,
+                                          state_index(p, n, head_of(head, p.heads, p.state_heads)));
                      forward.pack_state();
                      forward.attend(head, query_span(p, n), piece.begin, piece.end, outputs);
                    });

@@ -24,8 +24,8 @@ struct Right {
   }
 };
 
-/// What the product is added to: nothing, C, or row[i] + column[j]. Added last: a large offset would
-/// take bits from every partial sum.
+/// What the product is added to: nothing, C, or row[i] + column[j]. Added last: a large offset
+/// would take bits from every partial sum.
 enum class Plus : std::uint8_t { kNothing, kSelf, kOffsets };
 struct Offsets {
   const float* row = nullptr;

@@ -160,8 +160,8 @@ inline void store_row_pairs(Pair* to, Vec low, Vec high) {
       1,  3,  5,  7,  9,  11, 13, 15, 17, 19, 21, 23, 25, 27, 29, 31,
       33, 35, 37, 39, 41, 43, 45, 47, 49, 51, 53, 55, 57, 59, 61, 63};
   const __m512i index = _mm512_load_si512(kUpper);
-  _mm512_storeu_si512(to, _mm512_permutex2var_epi16(_mm512_castps_si512(low), index,
-                                                    _mm512_castps_si512(high)));
+  _mm512_storeu_si512(
+      to, _mm512_permutex2var_epi16(_mm512_castps_si512(low), index, _mm512_castps_si512(high)));
 }
 
 /// Pairs (first, second) of two rows of rounded floats.

@@ -59,7 +59,7 @@ class Projection {
       return;
     }
     gemm<Plus::kOffsets>(tokens, sizes_.mp, sizes_.d, {x, sizes_.dp, 1},
-                          Right::panels(panels_, sizes_.d), u, sizes_.ldf, {token, bias_});
+                         Right::panels(panels_, sizes_.d), u, sizes_.ldf, {token, bias_});
   }
 
   /// u [mp, kChunk] = W x^T + bias_r + token_j. x_t: [dp, kChunk], zeros beyond the last token.
@@ -72,7 +72,7 @@ class Projection {
       return;
     }
     gemm<Plus::kOffsets>(sizes_.mp, kChunk, sizes_.d, {rows_, sizes_.dp, 1},
-                          Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
+                         Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
   }
 
   /// x [tokens, dp] = sqrt(scale) g W for the gradient g of natural log units. strides of g.
@@ -87,7 +87,7 @@ class Projection {
       return;
     }
     gemm<Plus::kNothing>(tokens, sizes_.dp, sizes_.mp, g, Right::rows(rows_, sizes_.dp), x,
-                       sizes_.dp);
+                         sizes_.dp);
     if (problem_.map != Map::kExponential) return;
     const Vec ln2 = splat(0.693147180559945309F);
     for (std::int64_t i = 0; i < tokens * sizes_.dp; i += kLanes) store(x + i, load(x + i) * ln2);

@@ -115,7 +115,7 @@ inline Vec exp2(Vec x) {
   const Vec shifted = bounded + magic;
   const Vec n = shifted - magic;
   // Casts between vectors of one size keep the bits.
-  const IntVec exponent = (IntVec)shifted << 23;  // NOLINT
+  const IntVec exponent = (IntVec)shifted << 23;                 // NOLINT
   Vec y = (Vec)((IntVec)exp2_fraction(bounded - n) + exponent);  // NOLINT
   y = bounded < splat(-125.5F) ? Vec{} : y;
   y = bounded > splat(127.0F) ? splat(__builtin_inff()) : y;

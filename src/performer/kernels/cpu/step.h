@@ -61,7 +61,8 @@ class Step {
       return;
     }
     const auto rows = problem_.mirrored ? s.m / 2 : s.m;
-    const auto* matrix = static_cast<const float*>(w.data) + head_of(h, heads, w.heads) * rows * s.d;
+    const auto* matrix =
+        static_cast<const float*>(w.data) + head_of(h, heads, w.heads) * rows * s.d;
     for (std::int64_t r = 0; r < rows; ++r) u[r] = dot(matrix + r * s.d) * factor;
     if (problem_.mirrored) {
       for (std::int64_t r = 0; r < rows; ++r) u[rows + r] = -u[r];
@@ -128,7 +129,8 @@ class Step {
     // In the order in which the backward pass forms a pair's weight: with one key it is then 1.
     row.sum = 0;
     for (std::int64_t r = 0; r < s.m; ++r) row.sum += query_[r] * state_.normalizer[r];
-    gemm<Plus::kNothing>(1, s.dvp, s.m, {query_, 0, 1}, Right::rows(state_.sum, s.dvp), out_, s.dvp);
+    gemm<Plus::kNothing>(1, s.dvp, s.m, {query_, 0, 1}, Right::rows(state_.sum, s.dvp), out_,
+                         s.dvp);
     divide_row(problem_.map, s, out_, row.sum, reached);
     const auto index = (n * problem_.heads + head) * problem_.query_length + token;
     outputs.row_sum[index] = row.sum;

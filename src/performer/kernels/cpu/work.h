@@ -53,7 +53,8 @@ inline void for_each_piece(const Items& items, std::int64_t tile, int task, int 
 /// Runs body(task) on the executor's threads.
 template <class Body>
 inline void parallel(const Executor& executor, int tasks, Body body) {
-  executor.run(tasks, [](void* context, int task) { (*static_cast<Body*>(context))(task); }, &body);
+  executor.run(
+      tasks, [](void* context, int task) { (*static_cast<Body*>(context))(task); }, &body);
 }
 
 }  // namespace performer::kernels::PERFORMER_ISA
