@@ -84,7 +84,7 @@ mkdir -p "$reports"
 need setup scripts/setup.sh
 step lint scripts/lint.sh check
 need build build_preset build release
-step tests-cpp run_ctest tests-cpp release
+step tests-cpp run_ctest tests-cpp release --parallel "$jobs"
 step tests-python run_pytest tests-python tests/python
 step tests-cli run_pytest tests-cli tests/cli
 step tests-install run_pytest tests-install tests/install

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string>
+#include <tuple>
 
 #include "performer/ops/last_kernel.h"
 #include "tests/support/message_of.h"
@@ -190,6 +191,110 @@ TEST(CpuThreads, OfOneCausalHeadAreExactWhereKeysOutgrowARound) {
   const Tensor rows = at::tensor(std::vector<std::int64_t>{0, 999, 1000, 1001, 1023, 1024, 2499});
   const Tensor got = run(in).index_select(2, rows);
   EXPECT_LE(rms_error(got, oracle(in, rows).out), 2e-5 * rms(in.v));
+}
+
+/// Relative RMS distance of the fused kernels' results from the composed operator's.
+template <class Call>
+double distance_from_composed(const Call& call) {
+  const Tensor fused = call();
+  const Kernels off("off");
+  const Tensor composed = call();
+  return rms_error(fused, composed) / std::max(rms(composed), 1e-30);
+}
+
+class CpuStateGradient : public ::testing::TestWithParam<std::tuple<FeatureMap, int>> {};
+
+TEST_P(CpuStateGradient, ReachesInitialStateAndKeysInAnyNumberOfThreads) {
+  const auto [map, threads] = GetParam();
+  const Threads set(threads);
+  const Inputs in = make_inputs({.map = map,
+                                 .causality = Causality::kCausal,
+                                 .batch = 1,
+                                 .heads = 1,
+                                 .key_heads = 1,
+                                 .length = 300,
+                                 .initial_state = true});
+  for (const bool of_state : {false, true}) {
+    EXPECT_LE(distance_from_composed([&] {
+                Inputs leaves = as_leaves(in, false);
+                FavorState& initial = leaves.options.initial_state;
+                initial.kv = initial.kv.detach().requires_grad_();
+                const auto [out, state] = favor_attention_with_state(leaves.q, leaves.k, leaves.v,
+                                                                     leaves.W, leaves.options);
+                const Tensor loss = out.square().sum() + 1e-3 * state.normalizer.sum();
+                return torch::autograd::grad({loss}, {of_state ? initial.kv : leaves.k})[0];
+              }),
+              1e-5)
+        << of_state;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(MapsAndThreads, CpuStateGradient,
+                         ::testing::Combine(::testing::Values(FeatureMap::kPositive,
+                                                              FeatureMap::kRelu, FeatureMap::kElu1),
+                                            ::testing::Values(1, 3)));
+
+// One key has weight 1 whatever its norm: q and k have no gradient, though forward and backward
+// pass may be different kernels (bfloat16 pairs, streaming).
+TEST(CpuKernels, LeaveNoGradientToASingleKeyOfAnyNorm) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
+      const OpCase c{.causality = causality,
+                     .dtype = dtype,
+                     .length = 1,
+                     .dim = 64,
+                     .features = 128,
+                     .magnitude = 300};
+      const Inputs in = make_inputs(c);
+      const auto gradients = operator_gradients(in, at::ones_like(in.q), false);
+      EXPECT_LE(gradients[0].abs().max().item<double>(), 1e-5)
+          << static_cast<int>(causality) << dtype;
+      EXPECT_LE(gradients[1].abs().max().item<double>(), 1e-2)
+          << static_cast<int>(causality) << dtype;
+    }
+  }
+}
+
+TEST(CpuThreads, StartFromAStateThatSomeFeaturesNeverReached) {
+  const Threads two(2);
+  const OpCase c{.causality = Causality::kCausal,
+                 .batch = 1,
+                 .heads = 1,
+                 .key_heads = 1,
+                 .length = 1000,
+                 .initial_state = true};
+  Inputs in = make_inputs(c);
+  FavorState& state = in.options.initial_state;
+  for (Tensor* t : {&state.kv, &state.normalizer}) t->slice(2, 0, t->size(2), 2).zero_();
+  state.log2_scale.slice(2, 0, state.log2_scale.size(2), 2).fill_(kEmptyLog2Scale);
+  EXPECT_LE(distance_from_composed([&] { return run(in); }), 1e-5);
+}
+
+TEST(CpuKernels, GiveNaNWhereAllKeysLeftTheRangeOfScales) {
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) {
+    Inputs in = make_inputs({.dtype = dtype});
+    in.k = at::full_like(in.k, 1e20);
+    EXPECT_TRUE(run(in).isnan().all().item<bool>()) << dtype;
+  }
+}
+
+TEST(CpuKernels, KeepTheStateOfValuesWithoutColumns) {
+  for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
+    Inputs in = make_inputs({.causality = causality, .value_dim = 0, .initial_state = true});
+    const auto normalizer = [&] {
+      return favor_attention_with_state(in.q, in.k, in.v, in.W, in.options).second.normalizer;
+    };
+    EXPECT_LE(distance_from_composed(normalizer), 1e-6);
+  }
+}
+
+// 17 features fill no whole vector: those that are not there stay out, also of infinite tokens.
+TEST(CpuKernels, KeepInfiniteKeysOutOfFeaturesThatAreNotThere) {
+  for (const FeatureMap map : {FeatureMap::kSigmoid, FeatureMap::kTanh}) {
+    Inputs in = make_inputs({.map = map, .causality = Causality::kCausal, .features = 17});
+    in.k.select(2, 20).select(-1, 3).fill_(HUGE_VAL);
+    EXPECT_TRUE(at::isfinite(run(in)).all().item<bool>()) << to_string(map);
+  }
 }
 
 }  // namespace

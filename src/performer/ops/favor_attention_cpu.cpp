@@ -140,17 +140,20 @@ kernels::StateView state_view(const Tensor& kv, const Tensor& normalizer) {
   return {kv.data_ptr<float>(), normalizer.data_ptr<float>(), nullptr};
 }
 
-}  // namespace
-
-bool served_by_cpu_kernels(const FavorArgs& a) {
-  return a.q.is_cpu() && a.q.scalar_type() != at::kDouble &&
-         a.map() != FeatureMap::kTrigonometric && a.renormalize &&
-         kernels::cpu_kernels() != nullptr;
+// Null where the composed operator serves. Read once a call: the environment may change.
+const kernels::CpuKernels* kernels_for(const FavorArgs& a) {
+  const bool served = a.q.is_cpu() && a.q.scalar_type() != at::kDouble &&
+                      a.map() != FeatureMap::kTrigonometric && a.renormalize;
+  return served ? kernels::cpu_kernels() : nullptr;
 }
 
+}  // namespace
+
+bool served_by_cpu_kernels(const FavorArgs& a) { return kernels_for(a) != nullptr; }
+
 bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
-  if (!served_by_cpu_kernels(args)) return false;
-  const kernels::CpuKernels& kernels = *kernels::cpu_kernels();
+  const kernels::CpuKernels* kernels = kernels_for(args);
+  if (kernels == nullptr) return false;
   const Call call(args);
   kernels::StateView state = state_view(r.kv, r.normalizer);
   state.log2_scale = r.log2_scale.data_ptr<std::int32_t>();
@@ -161,18 +164,18 @@ bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
     pairs->forward(call.problem, outputs, executor());
     set_last_kernel(kernel_name(pairs->name, args));
   } else {
-    kernels.forward(call.problem, outputs, executor());
-    set_last_kernel(kernel_name(kernels.name, args));
+    kernels->forward(call.problem, outputs, executor());
+    set_last_kernel(kernel_name(kernels->name, args));
   }
   return true;
 }
 
 bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
-  if (!served_by_cpu_kernels(args) || args.state_heads() != args.k.size(1)) return false;
+  const kernels::CpuKernels* kernels = kernels_for(args);
+  if (kernels == nullptr || args.state_heads() != args.k.size(1)) return false;
   for (const auto which : {kProjection, kProjectionK, kBiasQ, kBiasK, kKeyBias}) {
     if (saved.needs[which]) return false;
   }
-  const kernels::CpuKernels& kernels = *kernels::cpu_kernels();
   const Call call(args);
   const FavorResult& r = saved.result;
   const Tensor kv = r.kv.contiguous(), normalizer = r.normalizer.contiguous();
@@ -200,8 +203,8 @@ bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGra
     sum_kv = at::empty_like(kv), sum_normalizer = at::empty_like(normalizer);
     out.sums = state_view(sum_kv, sum_normalizer);
   }
-  if (!kernels.backward(call.problem, in, out, executor())) return false;
-  set_last_kernel(kernel_name(kernels.name, args));
+  if (!kernels->backward(call.problem, in, out, executor())) return false;
+  set_last_kernel(kernel_name(kernels->name, args));
   return true;
 }
 

@@ -67,7 +67,7 @@ class Backward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = 2 * State::floats(s) + Projection::floats(s) + s.panels(s.dv) +
-                        kTile * (3 * s.ldf + 2 * s.dp + 2 * s.dvp + 1) + 10 * kLanes;
+                        kTile * (3 * s.ldf + 2 * s.dp + 2 * s.dvp + 1) + 10 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -92,18 +92,15 @@ class Backward {
       load_tokens(in.grad_out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, v_);
       projection_.token_major(x_, tokens, token_, u_);
       const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
-      float shift[kTile], inverse[kTile], along[kTile];
-      for (std::int64_t t = 0; t < tokens; ++t) {
-        const RowInverse row(problem_.map, in.row_sum[row_index + t],
-                             in.row_log2_scale[row_index + t]);
-        shift[t] = row.shift;
-        inverse[t] = row.inverse;
-      }
+      float along[kTile];
       gemm<Plus::kNothing>(tokens, s.mp, s.dv, {v_, s.dvp, 1}, Right::panels(transposed_, s.dv),
                            slope_, s.ldf);
       for (std::int64_t t = 0; t < tokens; ++t) {
-        along[t] = query_row(t, shift[t], inverse[t]) * inverse[t];
-        divide_gradient(s, v_ + t * s.dvp, inverse[t]);
+        const RowInverse row(problem_.map, in.row_sum[row_index + t],
+                             in.row_log2_scale[row_index + t]);
+        const RowGradient gradient = query_row(t, row);
+        along[t] = gradient.along * gradient.inverse;
+        divide_gradient(s, v_ + t * s.dvp, gradient.inverse);
       }
       projection_.pull_back({slope_, s.ldf, 1}, tokens, dx_);
       store_tokens(dq, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, dx_);
@@ -146,25 +143,30 @@ class Backward {
   }
 
  private:
-  // phi_: p; slope_: from g . S to the gradient for the row's u. Returns along.
-  float query_row(std::int64_t t, float shift, float inverse) {
+  struct RowGradient {
+    float along, inverse;
+  };
+
+  // phi_: p; slope_: from g . S to the gradient for the row's u. The denominator is the sum of
+  // these same weights, whatever kernel the forward pass was: rows sum to 1.
+  RowGradient query_row(std::int64_t t, RowInverse row) {
     const auto& s = sizes_;
     float* phi = phi_ + t * s.ldf;
     float* slope = slope_ + t * s.ldf;
     const float* u = u_ + t * s.ldf;
     const bool exponential = problem_.map == Map::kExponential;
-    Vec sum{};
-    if (exponential) {
-      const Vec shift_lanes = splat(shift);
-      for (std::int64_t n = 0; n < s.mp; n += kLanes) {
-        const Vec p = exp2(load(u + n) + (load(forward_.scale + n) - shift_lanes));
-        store(phi + n, p);
-        sum += p * load(slope + n);
-      }
-    } else {
-      map_values(problem_.map, phi, u, projection_.eps(), 1, s.mp);
-      for (std::int64_t n = 0; n < s.mp; n += kLanes) sum += load(phi + n) * load(slope + n);
+    if (!exponential) map_values(problem_.map, phi, u, projection_.eps(), 1, s.mp);
+    Vec sum{}, denominator{};
+    const Vec shift = splat(row.shift);
+    for (std::int64_t n = 0; n < s.mp; n += kLanes) {
+      const Vec p =
+          exponential ? exp2(load(u + n) + (load(forward_.scale + n) - shift)) : load(phi + n);
+      if (exponential) store(phi + n, p);
+      sum += p * load(slope + n);
+      denominator += p * load(forward_.normalizer + n);
     }
+    const float total = sum_lanes(denominator);
+    const float inverse = row.inverse == 0 || total == 0 ? 0 : 1 / total;
     const float along = sum_lanes(sum) * inverse;
     const Vec along_lanes = splat(along), inverse_lanes = splat(inverse);
     for (std::int64_t n = 0; n < s.mp; n += kLanes) {
@@ -173,7 +175,7 @@ class Backward {
       store(slope + n, exponential ? g * load(phi + n) : g);
     }
     if (!exponential) multiply_slopes(problem_.map, slope, u, s.mp);
-    return along;
+    return {along, inverse};
   }
 
   // phi_: the key's features; slope_: from v . dS + dz to the gradient for u. Returns its sum.
@@ -233,7 +235,7 @@ inline float scale_pow2(float x, float n) {
 inline void store_initial_gradient(const FavorProblem& p, const Sizes& s, const State& gradient,
                                    const BackwardInputs& in, const BackwardOutputs& out,
                                    std::int64_t index) {
-  if (out.state.kv == nullptr) return;
+  if (out.state.normalizer == nullptr) return;
   for (std::int64_t r = 0; r < s.m; ++r) {
     const auto at = index * s.m + r;
     const bool untouched = static_cast<float>(p.initial.log2_scale[at]) <= kReachedScale;

@@ -12,7 +12,7 @@ namespace performer::kernels::PERFORMER_ISA {
 
 class CausalBackward {
  public:
-  CausalBackward(const FavorProblem& p, const Sizes& s, Scratch scratch, float* along_room)
+  CausalBackward(const FavorProblem& p, const Sizes& s, Scratch scratch, float* row_room)
       : problem_(p),
         sizes_(s),
         key_projection_(p, s, scratch),
@@ -37,7 +37,7 @@ class CausalBackward {
         shift_(scratch.floats(kChunk)),
         along_(scratch.floats(kChunk)),
         zeros_(scratch.floats(kChunk)),
-        along_room_(along_room) {
+        row_room_(row_room) {
     zero(zeros_, kChunk);
   }
   CausalBackward(const CausalBackward&) = delete;  // its parts refer to each other
@@ -45,14 +45,16 @@ class CausalBackward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
-                        kChunk * (5 * s.mp + 3 * s.dp + 4 * s.dvp + 2 * kChunk + 4) + 24 * kLanes;
+                        kChunk * (5 * s.mp + 3 * s.dp + 4 * s.dvp + 2 * kChunk + 4) + 24 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
-  /// Bytes a key row of the gradient must have to keep `along` of its queries until it is written.
+  /// `along` and the inverse denominator of a query row, which wait in the gradient of its key.
+  static constexpr std::int64_t kRowBytes = 8;
+  /// Whether a key row of the gradient has room for those of its queries.
   static bool fits_key_rows(const FavorProblem& p, const TokenView& dk) {
     const std::int64_t size = p.dtype == Dtype::kFloat ? 4 : 2;
-    return dk.element == 1 && p.dim * size >= p.heads / p.state_heads * 4;
+    return dk.element == 1 && p.dim * size >= p.heads / p.state_heads * kRowBytes;
   }
 
   State& state() { return state_; }
@@ -85,7 +87,7 @@ class CausalBackward {
       for (std::int64_t g = 0; g < group(); ++g) {
         load_rows(head * group() + g, span, begin, tokens, in);
         if (problem_.map == Map::kExponential) lift_query_scales();
-        load_along(head, g, span, begin, tokens, out);
+        load_waiting(head, g, span, begin, tokens, out);
         query_features(state_.scale, -1);
         add_row_sums(tokens);
       }
@@ -106,12 +108,20 @@ class CausalBackward {
   /// dS in true values is the gradient of the final state's tensors times 2^-c.
   void load_final_gradient(const BackwardInputs& in, std::int64_t index) {
     const auto& s = sizes_;
+    clear_gradient();
+    if (in.grad_state.normalizer == nullptr) return;
     state_.load(s, in.grad_state, index);
-    if (in.grad_state.kv == nullptr) return;
     for (std::int64_t r = 0; r < s.m; ++r) {
       const auto c = static_cast<float>(in.state.log2_scale[index * s.m + r]);
       state_.scale[r] = c > kReachedScale ? -c : kEmptyScale;
+      if (problem_.map != Map::kExponential) state_.scale[r] = 0;
     }
+  }
+
+  /// No dS yet. That of generalised maps has the scale 1 of their features.
+  void clear_gradient() {
+    state_.clear(sizes_);
+    if (problem_.map != Map::kExponential) zero(state_.scale, sizes_.mp);
   }
 
  private:
@@ -161,7 +171,7 @@ class CausalBackward {
     load_rows(head, span, begin, tokens, in);
     transpose_tokens(g_, tokens, s.dvp, g_t_);
     query_features(keys_.reference(), 1);
-    // weights_ [j, i] = phi_j . p_i / den_i; products_ [j, i] = v_j . g_i; both 0 for j > i.
+    // weights_ [j, i] = phi_j . p_i; products_ [j, i] = v_j . g_i; both 0 for j > i.
     for (std::int64_t j = 0; j < tokens; j += kBlockRows) {
       const auto rows = least<std::int64_t>(kBlockRows, tokens - j);
       const auto from = j / kLanes * kLanes;
@@ -173,26 +183,36 @@ class CausalBackward {
                            Right::rows(g_t_ + from, kChunk), products, kChunk);
     }
     for (std::int64_t j = 0; j < tokens; ++j) {
-      float* weights = weights_ + j * kChunk;
-      zero(weights, j);
+      zero(weights_ + j * kChunk, j);
       zero(products_ + j * kChunk, j);
-      for (std::int64_t i = j; i < kChunk; ++i) weights[i] *= inverse_[i];
     }
     gemm<Plus::kNothing>(s.mp, kChunk, s.dv, {state_.sum, s.dvp, 1}, Right::rows(g_t_, kChunk),
                          slope_, kChunk);
-    Vec along[kChunk / kLanes] = {};
+    Vec along[kChunk / kLanes] = {}, sum[kChunk / kLanes] = {};
     for (std::int64_t r = 0; r < s.mp; ++r) {
+      const Vec z = splat(state_.normalizer[r]);
 #pragma GCC unroll 16
       for (int n = 0; n < kChunk / kLanes; ++n) {
         const auto at = r * kChunk + n * kLanes;
         along[n] += load(p_ + at) * load(slope_ + at);
+        sum[n] += load(p_ + at) * z;
       }
     }
-    for (int n = 0; n < kChunk / kLanes; ++n) along[n] *= load(inverse_ + n * kLanes);
+    for (std::int64_t j = 0; j < tokens; ++j) {
+      for (int n = 0; n < kChunk / kLanes; ++n) sum[n] += load(weights_ + j * kChunk + n * kLanes);
+    }
+    // The sum of these same weights, whatever kernel the forward pass was: rows sum to 1.
+    for (int n = 0; n < kChunk / kLanes; ++n) {
+      const Vec present = load(inverse_ + n * kLanes);
+      const Vec inverse = present == Vec{} || sum[n] == Vec{} ? Vec{} : splat(1) / sum[n];
+      store(inverse_ + n * kLanes, inverse);
+      along[n] *= inverse;
+    }
     for (std::int64_t j = 0; j < tokens; ++j) {
       for (int n = 0; n < kChunk / kLanes; ++n) {
         const auto at = j * kChunk + n * kLanes;
-        along[n] += load(weights_ + at) * load(products_ + at);
+        const Vec weight = load(weights_ + at) * load(inverse_ + n * kLanes);
+        along[n] += weight * load(products_ + at);
       }
     }
     for (int n = 0; n < kChunk / kLanes; ++n) store(along_ + n * kLanes, along[n]);
@@ -219,17 +239,20 @@ class CausalBackward {
     store_tokens(out.q, problem_.dtype, span.batch, head, span.begin + begin, tokens, s.d, s.dp,
                  dx_);
     for (std::int64_t i = 0; i < tokens; ++i) {
-      __builtin_memcpy(along_of(out.k, state_head, g, span, begin + i), along_ + i, sizeof(float));
+      auto* waiting = static_cast<char*>(row_of(out.k, state_head, g, span, begin + i));
+      __builtin_memcpy(waiting, along_ + i, sizeof(float));
+      __builtin_memcpy(waiting + sizeof(float), inverse_ + i, sizeof(float));
     }
   }
 
-  // Where `along` of a row waits for the walk over keys: in the key's gradient, not yet written.
-  void* along_of(const TokenView& dk, std::int64_t state_head, std::int64_t g, Span span,
-                 std::int64_t token) {
-    if (along_room_ != nullptr) return along_room_ + g * span.length + token;
+  // Where what is known of a row waits for the walk over keys: in the key's gradient, not yet
+  // written.
+  void* row_of(const TokenView& dk, std::int64_t state_head, std::int64_t g, Span span,
+               std::int64_t token) {
+    if (row_room_ != nullptr) return row_room_ + 2 * (g * span.length + token);
     const std::int64_t size = problem_.dtype == Dtype::kFloat ? 4 : 2;
     const auto row = span.batch * dk.batch + state_head * dk.head + (span.begin + token) * dk.token;
-    return static_cast<char*>(dk.data) + row * size + g * 4;
+    return static_cast<char*>(dk.data) + row * size + g * kRowBytes;
   }
 
   // Lifts the scales of dS to those of the rows in u_.
@@ -288,18 +311,20 @@ class CausalBackward {
                          dv_, s.dvp);
     for (std::int64_t g = 0; g < group(); ++g) {
       if (group() > 1 || !exponential) load_rows(head * group() + g, span, begin, tokens, in);
-      load_along(head, g, span, begin, tokens, out);
+      load_waiting(head, g, span, begin, tokens, out);
       add_row_gradients(tokens);
     }
     finish_keys(head, span, begin, tokens, out);
     return true;
   }
 
-  void load_along(std::int64_t head, std::int64_t g, Span span, std::int64_t begin,
-                  std::int64_t tokens, const BackwardOutputs& out) {
+  void load_waiting(std::int64_t head, std::int64_t g, Span span, std::int64_t begin,
+                    std::int64_t tokens, const BackwardOutputs& out) {
     zero(along_, kChunk);
     for (std::int64_t i = 0; i < tokens; ++i) {
-      __builtin_memcpy(along_ + i, along_of(out.k, head, g, span, begin + i), sizeof(float));
+      const auto* waiting = static_cast<const char*>(row_of(out.k, head, g, span, begin + i));
+      __builtin_memcpy(along_ + i, waiting, sizeof(float));
+      __builtin_memcpy(inverse_ + i, waiting + sizeof(float), sizeof(float));
     }
   }
 
@@ -394,7 +419,7 @@ class CausalBackward {
   State state_;  // S forwards, dS backwards
   float *u_, *p_, *slope_, *key_u_, *key_phi_, *q_, *q_t_, *g_, *g_t_, *v_t_, *weights_, *products_;
   float *dx_, *dv_, *inverse_, *shift_, *along_, *zeros_;
-  float* along_room_;  // null: along waits in the gradient of k
+  float* row_room_;  // null: rows wait in the gradient of k
 };
 
 /// Whole items on one thread each while that keeps all busy; the items left over in segments, one a
@@ -411,13 +436,13 @@ class CausalBackwardPass {
         in_place_(CausalBackward::fits_key_rows(p, out.k)),
         bytes_(round_up(
             static_cast<std::int64_t>(most(CausalBackward::bytes(s), Forward::bytes(s))), 64)),
-        along_floats_(in_place_ ? 0 : p.heads / p.state_heads * p.query_length) {}
+        row_floats_(in_place_ ? 0 : 2 * (p.heads / p.state_heads) * p.query_length) {}
 
   bool run() {
     const Items items{problem_.state_heads, problem_.sequences};
     const auto threads = static_cast<std::int64_t>(executor_.threads);
     const auto left_over = items.count() < 4 * threads ? items.count() % threads : 0;
-    // Segments need `along` of the whole sequence in one place.
+    // Segments need the rows of the whole sequence in one place.
     const bool cut = in_place_ && problem_.key_length > 2 * kChunk;
     const auto whole = items.count() - (cut ? left_over : 0);
     const int tasks = static_cast<int>(least(threads, whole));
@@ -442,8 +467,8 @@ class CausalBackwardPass {
   }
 
   CausalBackward worker() {
-    auto* memory = static_cast<char*>(thread_workspace(static_cast<std::size_t>(
-        bytes_ + along_floats_ * static_cast<std::int64_t>(sizeof(float)))));
+    auto* memory = static_cast<char*>(thread_workspace(
+        static_cast<std::size_t>(bytes_ + row_floats_ * static_cast<std::int64_t>(sizeof(float)))));
     return CausalBackward(problem_, sizes_, Scratch(memory),
                           in_place_ ? nullptr : reinterpret_cast<float*>(memory + bytes_));
   }
@@ -466,7 +491,7 @@ class CausalBackwardPass {
     const int tasks = executor_.threads;
     const auto chunks = (span.length + kChunk - 1) / kChunk;
     const auto begin = [&](int task) { return least(chunks * task / tasks * kChunk, span.length); };
-    const auto slot = round_up(State::floats(s), kLanes);
+    const auto slot = round_up(State::floats(s), kLine);
     auto* slots =
         static_cast<float*>(call_workspace(static_cast<std::size_t>(tasks * slot) * sizeof(float)));
     // States of segments, and after the sums below those before (after) them.
@@ -498,7 +523,7 @@ class CausalBackwardPass {
     parallel(executor_, tasks, [&](int task) {
       if (task == 0) return;
       CausalBackward backward = worker();
-      backward.state().clear(s);
+      backward.clear_gradient();
       backward.add_rows(head, span, begin(task), begin(task + 1), in_, out_);
       segment(task - 1).copy(s, backward.state());
     });
@@ -528,7 +553,7 @@ class CausalBackwardPass {
   const BackwardOutputs& out_;
   const Executor& executor_;
   bool in_place_;
-  std::int64_t bytes_, along_floats_;
+  std::int64_t bytes_, row_floats_;
   int gave_up_ = 0;
 };
 

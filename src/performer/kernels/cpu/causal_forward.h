@@ -37,7 +37,7 @@ class CausalForward {
   static std::size_t bytes(const Sizes& s) {
     const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
                         kChunk * (s.dp + s.ldf + kChunk + 2 * s.dvp + 1 + s.mp) + s.dvp +
-                        10 * kLanes;
+                        10 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 

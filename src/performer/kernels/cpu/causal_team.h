@@ -49,7 +49,7 @@ class CausalTeam {
       }
     }
     static std::int64_t floats(const Sizes& s) {
-      return round_up(static_cast<std::int64_t>(CausalForward::bytes(s)) / 4 + kLanes, kLanes) +
+      return round_up(static_cast<std::int64_t>(CausalForward::bytes(s)) / 4 + kLine, kLine) +
              2 * State::floats(s) + kRoundChunks * (ChunkKeys::floats(s) + State::floats(s));
     }
 
@@ -69,7 +69,7 @@ class CausalTeam {
 
   Scratch allocate() {
     const auto floats =
-        State::floats(sizes_) + executor_.threads * (Member::floats(sizes_) + kLanes);
+        State::floats(sizes_) + executor_.threads * (Member::floats(sizes_) + kLine);
     const auto members =
         round_up(static_cast<std::int64_t>(sizeof(Member)) * executor_.threads, 64);
     auto* memory =
@@ -135,7 +135,7 @@ class CausalTeam {
     if (first == end) return end;
     if (problem_.map != Map::kExponential) {
       for (std::int64_t r = 0; r < s.m; ++r) total_.scale[r] = 0;
-    } else if (!reached_) {
+    } else if (!all_reached()) {
       Member& m = *member(0);
       ChunkKeys& keys = m.chunk(0).keys;
       keys.take(state_head, span, first, 1);
@@ -143,6 +143,13 @@ class CausalTeam {
       keys.choose_reference(total_, m.forward.room(), total_.scale);
     }
     return first;
+  }
+
+  bool all_reached() const {
+    for (std::int64_t r = 0; r < sizes_.m; ++r) {
+      if (total_.scale[r] <= kReachedScale) return false;
+    }
+    return true;
   }
 
   void clear_sums(State& sum) const {

@@ -6,8 +6,8 @@
 namespace performer::kernels::PERFORMER_ISA {
 
 /// Features relative to scales that no token of the chunk's future decides: those of the state, or
-/// of the first key where the state is empty. 2^60 above them a row goes feature by feature.
-inline constexpr float kChunkHeadroom = 60;
+/// of the first key where the state is empty. 2^50 above them a row goes feature by feature.
+inline constexpr float kChunkHeadroom = 50;
 
 class ChunkKeys {
  public:
@@ -26,7 +26,7 @@ class ChunkKeys {
         sum_(scratch.floats(s.mp)) {}
 
   static std::int64_t floats(const Sizes& s) {
-    return kChunk * (s.mp + 2 * s.dp + s.dvp + 1) + 3 * s.mp + 8 * kLanes;
+    return kChunk * (s.mp + 2 * s.dp + s.dvp + 1) + 3 * s.mp + 8 * kLine;
   }
 
   /// The tokens [begin, begin + tokens) of a sequence.
@@ -76,7 +76,7 @@ class ChunkKeys {
     if (bad_ < tokens_) {  // relative to the scales the chunk ends with
       project(room);
       for (std::int64_t r = 0; r < s.mp; ++r) {
-        state.lift(s, r, top_[r]);
+        state.lift(s, r, most(state.scale[r], top_[r]));
         Vec sum{};
         for (std::int64_t j = 0; j < kChunk; j += kLanes) {
           const Vec l = load(room + r * kChunk + j);
@@ -142,9 +142,10 @@ class ChunkKeys {
         store(row + n * kLanes, phi);
         total += phi;
       }
-      const float most_log2 = max_lanes(top);
       top_[r] = reference_[r];
-      if (most_log2 != -__builtin_inff()) top_[r] = most(top_[r], round_up_log2(most_log2));
+      if (first_live_ < tokens_ && r < sizes_.m) {
+        top_[r] = most(top_[r], round_up_log2(max_lanes(top)));
+      }
       sum_[r] = sum_lanes(total);
     }
     for (int n = 0; n < kChunk / kLanes; ++n) {

@@ -6,7 +6,8 @@
 // Projected tokens become features, in place: the passes between two matrix products.
 namespace performer::kernels::PERFORMER_ISA {
 
-/// Column maxima of l [tokens, ldf]: the scales these keys need, at least `scale`.
+/// Column maxima of l [tokens, ldf]: the scales these keys need, at least those of the state. One
+/// of the tokens at least is there: a maximum of -inf left the range of the scales.
 inline void lift_scales(const Sizes& s, const float* l, std::int64_t tokens, State& state) {
   for (std::int64_t n = 0; n < s.mp; n += kLanes) {
     Vec top = splat(-__builtin_inff());
@@ -14,7 +15,6 @@ inline void lift_scales(const Sizes& s, const float* l, std::int64_t tokens, Sta
     float tops[kLanes];
     store(tops, top);
     for (int lane = 0; lane < kLanes; ++lane) {
-      if (tops[lane] == -__builtin_inff()) continue;  // masked, or padding
       const float needed = round_up_log2(tops[lane]);
       if (needed > state.scale[n + lane]) state.lift(s, n + lane, needed);
     }

@@ -36,7 +36,7 @@ class Forward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats =
-        Projection::floats(s) + State::floats(s) + kTile * (s.ldf + s.dp + s.dvp + 1) + 4 * kLanes;
+        Projection::floats(s) + State::floats(s) + kTile * (s.ldf + s.dp + s.dvp + 1) + 4 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -52,7 +52,7 @@ class Forward {
       load_keys(problem_, s, state_head, span, begin, tokens, keys);
       projection_.token_major(x_, tokens, token_, features_);
       if (problem_.map == Map::kExponential) {
-        lift_scales(s, features_, tokens, state_);
+        if (any_live(keys, tokens)) lift_scales(s, features_, tokens, state_);
         key_exponentials(s, features_, tokens, state_.scale, state_.normalizer);
       } else {
         key_values(problem_.map, s, projection_, keys, features_, tokens);
@@ -98,9 +98,7 @@ class Forward {
  private:
   /// Features of generalised maps have scale 1 as soon as a key arrived.
   void touch_scales(const Keys& keys, std::int64_t tokens) {
-    bool any = !keys.masked;
-    for (std::int64_t t = 0; t < tokens && !any; ++t) any = keys.live[t];
-    if (!any || sizes_.m == 0 || state_.scale[0] > kReachedScale) return;
+    if (!any_live(keys, tokens) || state_.scale[0] > kReachedScale) return;
     for (std::int64_t r = 0; r < sizes_.m; ++r) state_.scale[r] = 0;
   }
 

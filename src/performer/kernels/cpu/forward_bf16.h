@@ -11,13 +11,15 @@ namespace performer::kernels::PERFORMER_ISA {
 class PairForward {
  public:
   static constexpr std::int64_t kTokens = 192;
+  static constexpr std::int64_t kRows = 32;
+  static constexpr std::int64_t kQueries = 96;
 
   PairForward(const FavorProblem& p, const Sizes& s, Scratch scratch)
       : problem_(p),
         sizes_(s),
         state_(s, scratch),
         projection_(p, s, scratch),
-        u_(scratch.floats(most(kTokens * s.ldf, s.mp * kTokens))),
+        u_(scratch.floats(most(kQueries * s.ldf, kRows * kTokens))),
         phi_(pairs(scratch, kTokens * s.mp)),
         x_(pairs(scratch, kTokens * s.dp)),
         x_t_(pairs(scratch, kTokens * s.dp)),
@@ -29,9 +31,9 @@ class PairForward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto wide = round_up(s.dvp, kPanel);
-    const auto floats = State::floats(s) + PairProjection::floats(s) +
-                        kTokens * (s.ldf + s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) +
-                        s.mp * wide / 2 + s.mp + 12 * kLanes;
+    const auto floats =
+        State::floats(s) + PairProjection::floats(s) + most(kQueries * s.ldf, kRows * kTokens) +
+        kTokens * (s.mp / 2 + s.dp + wide / 2 + s.dvp + 1) + s.mp * wide / 2 + s.mp + 12 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -48,9 +50,12 @@ class PairForward {
                           x_t_ + (t / kPanel * s.dp / 2 + i) * kPanel + t % kPanel, kPanel);
         }
       }
-      projection_.feature_major(x_t_, kTokens, u_, kTokens);
-      for (std::int64_t r = 0; r < s.mp; ++r) {
-        problem_.map == Map::kExponential ? key_exponentials(r) : key_values(r);
+      for (std::int64_t r = 0; r < s.mp; r += kRows) {  // rows that stay in the first-level cache
+        projection_.feature_major(x_t_, kTokens, r, kRows, u_);
+        for (std::int64_t i = 0; i < kRows; i += kLanes) {
+          problem_.map == Map::kExponential ? key_exponentials(r + i, u_ + i * kTokens)
+                                            : key_values(r + i, u_ + i * kTokens);
+        }
       }
       const PairPart part{phi_, v_};
       gemm_pairs<true>(s.mp, s.dvp, kTokens / 2, &part, 1, kTokens / 2, state_.sum, s.dvp);
@@ -85,11 +90,18 @@ class PairForward {
         load_pair_row(problem_.q, span.batch * problem_.q.batch + head * problem_.q.head, first, t,
                       tokens, s.d, s.dp, x_ + t * s.dp / 2);
       }
-      projection_.token_major(x_, padded, u_);
-      const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
       PairRow rows[kTokens];
+      for (std::int64_t t = 0; t < padded; t += kQueries) {
+        const auto count = least(kQueries, padded - t);
+        projection_.token_major(x_ + t * s.dp / 2, count, u_);
+        for (std::int64_t i = 0; i < count; i += kLanes) {
+          problem_.map == Map::kExponential
+              ? query_exponentials(t + i, u_ + i * s.ldf, rows + t + i)
+              : query_values(t + i, u_ + i * s.ldf, rows + t + i);
+        }
+      }
+      const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
       for (std::int64_t t = 0; t < tokens; ++t) {
-        rows[t] = problem_.map == Map::kExponential ? query_exponentials(t) : query_values(t);
         outputs.row_sum[row_index + t] = rows[t].sum;
         outputs.row_log2_scale[row_index + t] = static_cast<std::int32_t>(rows[t].log2);
       }
@@ -119,10 +131,9 @@ class PairForward {
     if (t < tokens) {
       const auto* from =
           static_cast<const std::uint16_t*>(view.data) + base + (first + t) * view.token;
-      const auto whole = view.element == 1 ? width / 16 * 16 : 0;
-      for (; filled < whole; filled += 16) {
-        _mm256_storeu_si256(reinterpret_cast<__m256i*>(to + filled),
-                            _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from + filled)));
+      const auto whole = view.element == 1 ? width / 32 * 32 : 0;
+      for (; filled < whole; filled += 32) {
+        _mm512_storeu_si512(to + filled, _mm512_loadu_si512(from + filled));
       }
       for (; filled < width; ++filled) to[filled] = from[filled * view.element];
     }
@@ -135,6 +146,7 @@ class PairForward {
     const auto head = head_of(state_head, problem_.state_heads, problem_.key_heads);
     const auto first = span.begin + begin;
     const KeyTerms terms(problem_, state_head, span);
+    any_live_ = false;
     const auto k_base = span.batch * problem_.k.batch + head * problem_.k.head;
     const auto v_base = span.batch * problem_.v.batch + head * problem_.v.head;
     alignas(64) Pair value_row[2][kMostWidth / 2];
@@ -143,6 +155,7 @@ class PairForward {
         Pair* row = x_ + (t + e) * s.dp / 2;
         const bool live = t + e < tokens && terms.live(first + t + e);
         live_[t + e] = live;
+        any_live_ = any_live_ || live;
         const auto count = live ? tokens : 0;  // masked: zeros
         load_pair_row(problem_.k, k_base, first, t + e, count, s.d, s.dp, row);
         load_pair_row(problem_.v, v_base, first, t + e, count, s.dv, s.dvp, value_row[e]);
@@ -177,48 +190,56 @@ class PairForward {
     return sum_lanes(sum);
   }
 
-  void key_exponentials(std::int64_t r) {
-    const float* row = u_ + r * kTokens;
-    Vec top = splat(-__builtin_inff());
+  // Sixteen features from r on; u: their rows [16, kTokens].
+  void key_exponentials(std::int64_t r, const float* u) {
+    LaneReduction tops;
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      Vec top = splat(-__builtin_inff());
 #pragma GCC unroll 12
-    for (std::int64_t t = 0; t < kTokens; t += kLanes) {
-      top = max(load(row + t) + load(token_ + t), top);
+      for (std::int64_t t = 0; t < kTokens; t += kLanes) {
+        top = max(load(u + i * kTokens + t) + load(token_ + t), top);
+      }
+      tops.set(i, top);
     }
-    const float most_log2 = max_lanes(top) + projection_.bias()[r];
-    if (most_log2 != -__builtin_inff()) {
-      const float needed = round_up_log2(most_log2);
-      if (needed > state_.scale[r]) state_.lift(sizes_, r, needed);
+    float needed[kLanes];
+    store(needed, tops.max() + load(projection_.bias() + r));
+    for (std::int64_t i = 0; i < kLanes && any_live_; ++i) {
+      const float scale = round_up_log2(needed[i]);
+      if (scale > state_.scale[r + i]) state_.lift(sizes_, r + i, scale);
     }
-    const Vec shift = splat(projection_.bias()[r] - state_.scale[r]);
-    const auto at = [&](std::int64_t t) {
-      return round_pair(exp2((load(row + t) + load(token_ + t)) + shift));
-    };
-    Vec sum{};
+    LaneReduction sums;
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      const float* row = u + i * kTokens;
+      const Vec shift = splat(projection_.bias()[r + i] - state_.scale[r + i]);
+      const auto at = [&](std::int64_t t) {
+        return round_pair(exp2((load(row + t) + load(token_ + t)) + shift));
+      };
+      Vec sum{};
 #pragma GCC unroll 6
-    for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
-      const Vec low = at(t), high = at(t + kLanes);
-      store_row_pairs(phi_ + (r * kTokens + t) / 2, low, high);
-      sum += low + high;
+      for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
+        const Vec low = at(t), high = at(t + kLanes);
+        store_row_pairs(phi_ + ((r + i) * kTokens + t) / 2, low, high);
+        sum += low + high;
+      }
+      sums.set(i, sum);
     }
-    state_.normalizer[r] += sum_lanes(sum);
+    store(state_.normalizer + r, load(state_.normalizer + r) + sums.sum());
   }
 
-  void key_values(std::int64_t r) {
-    float* row = u_ + r * kTokens;
-    map_values(problem_.map, row, row, projection_.eps() + r, 0, kTokens);
-    bool any = false;
-    for (std::int64_t t = 0; t < kTokens; ++t) {
-      if (!live_[t]) row[t] = 0;
-      any = any || live_[t];
+  void key_values(std::int64_t first, float* u) {
+    for (std::int64_t r = first; r < first + kLanes; ++r) {
+      float* row = u + (r - first) * kTokens;
+      map_values(problem_.map, row, row, projection_.eps() + r, 0, kTokens);
+      for (std::int64_t t = 0; t < kTokens; ++t) row[t] = live_[t] ? row[t] : 0;
+      Vec sum{};
+      for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
+        const Vec low = round_pair(load(row + t)), high = round_pair(load(row + t + kLanes));
+        store_row_pairs(phi_ + (r * kTokens + t) / 2, low, high);
+        sum += low + high;
+      }
+      state_.normalizer[r] += sum_lanes(sum);
+      if (any_live_ && r < sizes_.m && state_.scale[r] <= kReachedScale) state_.scale[r] = 0;
     }
-    Vec sum{};
-    for (std::int64_t t = 0; t < kTokens; t += 2 * kLanes) {
-      const Vec low = round_pair(load(row + t)), high = round_pair(load(row + t + kLanes));
-      store_row_pairs(phi_ + (r * kTokens + t) / 2, low, high);
-      sum += low + high;
-    }
-    state_.normalizer[r] += sum_lanes(sum);
-    if (any && r < sizes_.m && state_.scale[r] <= kReachedScale) state_.scale[r] = 0;
   }
 
   /// divisor: of the rounded weights, as the products see them. sum: of the weights before, which
@@ -227,23 +248,61 @@ class PairForward {
     float divisor, sum, log2;
   };
 
-  PairRow query_exponentials(std::int64_t t) {
+  // Sixteen tokens from t on; u: their rows [16, ldf].
+  void query_exponentials(std::int64_t t, const float* u, PairRow* rows) {
     const auto& s = sizes_;
-    const float* row = u_ + t * s.ldf;
-    Vec top = splat(-__builtin_inff());
-    for (std::int64_t n = 0; n < s.mp; n += kLanes) {
-      top = max(load(row + n) + load(offset_ + n), top);
+    LaneReduction tops, divisors, sums;
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      Vec top = splat(-__builtin_inff());
+      for (std::int64_t n = 0; n < s.mp; n += kLanes) {
+        top = max(load(u + i * s.ldf + n) + load(offset_ + n), top);
+      }
+      tops.set(i, top);
     }
-    const float log2 = round_up_log2(max_lanes(top));
-    const Vec shift = splat(log2);
-    Vec divisor{}, sum{};
-    for (std::int64_t n = 0; n < s.mp; n += 2 * kLanes) {
-      const auto at = [&](std::int64_t i) {
-        return exp2(load(row + i) + (load(offset_ + i) - shift));
+    float log2[kLanes];
+    store(log2, tops.max());
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      const float* row = u + i * s.ldf;
+      rows[i].log2 = round_up_log2(log2[i]);
+      const Vec shift = splat(rows[i].log2);
+      const auto at = [&](std::int64_t n) {
+        return exp2(load(row + n) + (load(offset_ + n) - shift));
       };
-      add_weights(t, n, at(n), at(n + kLanes), divisor, sum);
+      Vec divisor{}, sum{};
+      for (std::int64_t n = 0; n < s.mp; n += 2 * kLanes) {
+        add_weights(t + i, n, at(n), at(n + kLanes), divisor, sum);
+      }
+      divisors.set(i, divisor);
+      sums.set(i, sum);
     }
-    return {sum_lanes(divisor), sum_lanes(sum), log2};
+    set_rows(divisors, sums, rows);
+  }
+
+  void query_values(std::int64_t t, float* u, PairRow* rows) {
+    const auto& s = sizes_;
+    LaneReduction divisors, sums;
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      float* row = u + i * s.ldf;
+      map_values(problem_.map, row, row, projection_.eps(), 1, s.mp);
+      Vec divisor{}, sum{};
+      for (std::int64_t n = 0; n < s.mp; n += 2 * kLanes) {
+        add_weights(t + i, n, load(row + n), load(row + n + kLanes), divisor, sum);
+      }
+      divisors.set(i, divisor);
+      sums.set(i, sum);
+      rows[i].log2 = 0;
+    }
+    set_rows(divisors, sums, rows);
+  }
+
+  static void set_rows(const LaneReduction& divisors, const LaneReduction& sums, PairRow* rows) {
+    float divisor[kLanes], sum[kLanes];
+    store(divisor, divisors.sum());
+    store(sum, sums.sum());
+    for (std::int64_t i = 0; i < kLanes; ++i) {
+      rows[i].divisor = divisor[i];
+      rows[i].sum = sum[i];
+    }
   }
 
   void add_weights(std::int64_t t, std::int64_t n, Vec low, Vec high, Vec& divisor, Vec& sum) {
@@ -252,17 +311,6 @@ class PairForward {
     sum += low * z_low + high * z_high;
     divisor += rounded_low * z_low + rounded_high * z_high;
     store_row_pairs(phi_ + (t * sizes_.mp + n) / 2, rounded_low, rounded_high);
-  }
-
-  PairRow query_values(std::int64_t t) {
-    const auto& s = sizes_;
-    float* row = u_ + t * s.ldf;
-    map_values(problem_.map, row, row, projection_.eps(), 1, s.mp);
-    Vec divisor{}, sum{};
-    for (std::int64_t n = 0; n < s.mp; n += 2 * kLanes) {
-      add_weights(t, n, load(row + n), load(row + n + kLanes), divisor, sum);
-    }
-    return {sum_lanes(divisor), sum_lanes(sum), 0};
   }
 
  public:
@@ -278,6 +326,7 @@ class PairForward {
   float *out_, *token_;
   float* offset_;  // [mp] what a query adds to its projection: bias and scale
   bool live_[kTokens] = {};
+  bool any_live_ = false;
 };
 
 /// Features of either sign cancel, and rounding them first would leave little.

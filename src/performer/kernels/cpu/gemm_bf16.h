@@ -148,10 +148,11 @@ inline void gemm_pairs(std::int64_t rows, std::int64_t columns, std::int64_t dep
 
 #endif
 
-/// Rounded to bfloat16 (halves upwards), as a float.
+/// Rounded to bfloat16 (halves upwards), as a float; NaN stays NaN.
 inline Vec round_pair(Vec x) {
-  const IntVec bits = (IntVec)x + 0x8000;  // NOLINT: keeps the bits
-  return (Vec)(bits & -65536);             // NOLINT
+  const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(x), _mm512_set1_epi32(0x8000));
+  const Vec rounded = _mm512_castsi512_ps(_mm512_and_si512(bits, _mm512_set1_epi32(-65536)));
+  return _mm512_mask_mov_ps(x, _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q), rounded);
 }
 
 /// The upper halves of 32 floats that were rounded: one row of pairs.
@@ -203,5 +204,33 @@ inline void transpose_words(const Pair* from, std::int64_t from_stride, Pair* to
     _mm512_storeu_si512(to + (12 + j) * to_stride, _mm512_shuffle_i32x4(b[4 + j], b[12 + j], 0xDD));
   }
 }
+
+/// Sixteen vectors to reduce at once: lane i of the result is that of vector i.
+class LaneReduction {
+ public:
+  void set(std::int64_t i, Vec v) { store(rows_ + i * kLanes, v); }
+  Vec sum() const {
+    transpose();
+    Vec total = load(columns_);
+    for (int i = 1; i < kLanes; ++i) total += load(columns_ + i * kLanes);
+    return total;
+  }
+  Vec max() const {
+    transpose();
+    Vec top = load(columns_);
+    for (int i = 1; i < kLanes; ++i) {
+      top = kernels::PERFORMER_ISA::max(load(columns_ + i * kLanes), top);
+    }
+    return top;
+  }
+
+ private:
+  void transpose() const {
+    transpose_words(reinterpret_cast<const Pair*>(rows_), kLanes, reinterpret_cast<Pair*>(columns_),
+                    kLanes);
+  }
+  alignas(64) float rows_[kLanes * kLanes];
+  alignas(64) mutable float columns_[kLanes * kLanes];
+};
 
 }  // namespace performer::kernels::PERFORMER_ISA

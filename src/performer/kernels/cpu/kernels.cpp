@@ -61,7 +61,7 @@ const Processor& processor() {
   return found;
 }
 
-std::string_view requested() {
+std::string requested() {
   const char* value = std::getenv(kVariable);
   return value == nullptr || *value == '\0' ? "auto" : value;
 }
@@ -71,7 +71,7 @@ bool is_pair_name(std::string_view name) { return name == "avx512_bf16" || name 
 }  // namespace
 
 const CpuKernels* cpu_kernels() {
-  const std::string_view name = requested();
+  const std::string name = requested();
   const Processor& has = processor();
   if (name == "off") return nullptr;
 #if defined(__x86_64__)
@@ -82,14 +82,14 @@ const CpuKernels* cpu_kernels() {
   if (name == "auto" || name == "portable") return &portable_kernels();
   const bool known = name == "avx2" || name == "avx512" || is_pair_name(name);
   throw std::invalid_argument(
-      std::string(kVariable) + "=" + std::string(name) +
+      std::string(kVariable) + "=" + name +
       (known ? " asks for instructions this processor does not have"
              : " is not one of auto, portable, avx2, avx512, avx512_bf16, amx, off"));
 }
 
 const PairKernels* pair_kernels() {
 #if defined(__x86_64__)
-  const std::string_view name = requested();
+  const std::string name = requested();
   const Processor& has = processor();
   if ((name == "auto" || name == "amx") && has.amx) return &amx_kernels();
   // On Intel's the dot product is slower than converting to float32 (measured: 2.3 times).

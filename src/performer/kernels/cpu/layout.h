@@ -8,6 +8,9 @@
 // Padded sizes, the cut of a thread's scratch memory, and who reads which head.
 namespace performer::kernels::PERFORMER_ISA {
 
+/// Floats of a cache line: every array of a scratch starts on one, and takes as much more at most.
+inline constexpr std::int64_t kLine = 16;
+
 /// Tokens of a tile of a bidirectional pass: its features stay in the second-level cache.
 inline constexpr std::int64_t kTile = 96;
 /// Tokens of a causal chunk.

@@ -22,7 +22,7 @@ class Projection {
         eps_(scratch.floats(s.mp)) {}
 
   static std::int64_t floats(const Sizes& s) {
-    return s.mp * s.dp + s.panels(s.d) + 2 * s.mp + 4 * kLanes;
+    return s.mp * s.dp + s.panels(s.d) + 2 * s.mp + 4 * kLine;
   }
 
   /// Takes the parameters of head h of `heads`.
@@ -60,6 +60,9 @@ class Projection {
     }
     gemm<Plus::kOffsets>(tokens, sizes_.mp, sizes_.d, {x, sizes_.dp, 1},
                          Right::panels(panels_, sizes_.d), u, sizes_.ldf, {token, bias_});
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (std::int64_t r = sizes_.m; r < sizes_.mp; ++r) u[t * sizes_.ldf + r] = padding();
+    }
   }
 
   /// u [mp, kChunk] = W x^T + bias_r + token_j. x_t: [dp, kChunk], zeros beyond the last token.
@@ -73,6 +76,7 @@ class Projection {
     }
     gemm<Plus::kOffsets>(sizes_.mp, kChunk, sizes_.d, {rows_, sizes_.dp, 1},
                          Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
+    for (std::int64_t i = sizes_.m * kChunk; i < sizes_.mp * kChunk; ++i) u[i] = padding();
   }
 
   /// x [tokens, dp] = sqrt(scale) g W for the gradient g of natural log units. strides of g.
@@ -94,6 +98,9 @@ class Projection {
   }
 
  private:
+  /// u of a feature that is not there, whatever its token: 0 times infinity is no 0.
+  float padding() const { return problem_.map == Map::kExponential ? -__builtin_inff() : 0; }
+
   void pack_bias(const Parameter& bias, std::int64_t head) {
     const bool exponential = problem_.map == Map::kExponential;
     float at_zero[kLanes];

@@ -17,7 +17,7 @@ class PairProjection {
     }
   }
   static std::int64_t floats(const Sizes& s) {
-    return s.mp * s.dp + round_up(s.mp, kPanel) * s.dp + 2 * s.mp + 6 * kLanes;
+    return s.mp * s.dp + round_up(s.mp, kPanel) * s.dp + 2 * s.mp + 6 * kLine;
   }
 
   void pack(const Parameter& w, const Parameter& bias, std::int64_t h, std::int64_t heads) {
@@ -32,19 +32,29 @@ class PairProjection {
   const float* bias() const { return bias_; }
   const float* eps() const { return eps_; }
 
-  /// u [mp, tokens] = W x^T. x_t: panels of [dp / 2, tokens].
-  void feature_major(const Pair* x_t, std::int64_t tokens, float* u, std::int64_t ld) const {
-    const PairPart parts[] = {{rows_[0], x_t}, {rows_[1], x_t}};
-    gemm_pairs<false>(sizes_.mp, tokens, sizes_.dp / 2, parts, 2, sizes_.dp / 2, u, ld);
+  /// u [rows, tokens] = W x^T for the rows [first, first + rows). x_t: panels of [dp / 2, tokens].
+  void feature_major(const Pair* x_t, std::int64_t tokens, std::int64_t first, std::int64_t rows,
+                     float* u) const {
+    const auto offset = first * sizes_.dp / 2;
+    const PairPart parts[] = {{rows_[0] + offset, x_t}, {rows_[1] + offset, x_t}};
+    gemm_pairs<false>(rows, tokens, sizes_.dp / 2, parts, 2, sizes_.dp / 2, u, tokens);
+    for (auto r = most(first, sizes_.m); r < first + rows; ++r) {
+      for (std::int64_t t = 0; t < tokens; ++t) u[(r - first) * tokens + t] = padding();
+    }
   }
 
   /// u [tokens, ldf] = x W^T. x: [tokens, dp / 2].
   void token_major(const Pair* x, std::int64_t tokens, float* u) const {
     const PairPart parts[] = {{x, panels_[0]}, {x, panels_[1]}};
     gemm_pairs<false>(tokens, sizes_.mp, sizes_.dp / 2, parts, 2, sizes_.dp / 2, u, sizes_.ldf);
+    for (std::int64_t t = 0; t < tokens; ++t) {
+      for (auto r = sizes_.m; r < sizes_.mp; ++r) u[t * sizes_.ldf + r] = padding();
+    }
   }
 
  private:
+  float padding() const { return problem_.map == Map::kExponential ? -__builtin_inff() : 0; }
+
   void pack_bias(const Parameter& bias, std::int64_t head) {
     const bool exponential = problem_.map == Map::kExponential;
     float at_zero[kLanes];
@@ -64,21 +74,27 @@ class PairProjection {
     const auto half = problem_.mirrored ? s.m / 2 : s.m;
     const double factor = __builtin_sqrt(problem_.scale) *
                           (problem_.map == Map::kExponential ? 1.4426950408889634074 : 1.0);
-    for (std::int64_t r = 0; r < round_up(s.mp, kPanel); ++r) {
-      for (std::int64_t i = 0; i < s.dp; i += 2) {
-        Pair words[2] = {0, 0};
-        for (std::int64_t e = i; e < i + 2 && e < s.d && r < s.m; ++e) {
-          const auto from = (head * half + (r < half ? r : r - half)) * s.d + e;
-          const auto x = static_cast<float>(parameter_at(w, from) * (r < half ? factor : -factor));
-          const Pair high = to_bfloat16(x);
-          const Pair low = to_bfloat16(x - from_bfloat16(static_cast<std::uint16_t>(high)));
-          words[0] |= high << (e == i ? 0 : 16);
-          words[1] |= low << (e == i ? 0 : 16);
+    for (std::int64_t r = 0; r < s.mp; ++r) {
+      const auto from = (head * half + (r < half ? r : r - half)) * s.d;
+      for (std::int64_t i = 0; i < s.dp; i += kPairPad) {
+        float x[kPairPad] = {};
+        for (std::int64_t e = i; e < i + kPairPad && e < s.d && r < s.m; ++e) {
+          x[e - i] = static_cast<float>(parameter_at(w, from + e) * (r < half ? factor : -factor));
         }
-        const auto panel = (r / kPanel * s.dp / 2 + i / 2) * kPanel + r % kPanel;
-        for (int part = 0; part < 2; ++part) {
-          if (r < s.mp) rows_[part][(r * s.dp + i) / 2] = words[part];
-          panels_[part][panel] = words[part];
+        const Vec low = load(x), high = load(x + kLanes);
+        const Vec low_rounded = round_pair(low), high_rounded = round_pair(high);
+        const auto at = (r * s.dp + i) / 2;
+        store_row_pairs(rows_[0] + at, low_rounded, high_rounded);
+        store_row_pairs(rows_[1] + at, round_pair(low - low_rounded),
+                        round_pair(high - high_rounded));
+      }
+    }
+    for (int part = 0; part < 2; ++part) {
+      for (std::int64_t r = 0; r < s.mp; r += kLanes) {
+        for (std::int64_t i = 0; i < s.dp / 2; i += kLanes) {
+          transpose_words(rows_[part] + r * s.dp / 2 + i, s.dp / 2,
+                          panels_[part] + (r / kPanel * s.dp / 2 + i) * kPanel + r % kPanel,
+                          kPanel);
         }
       }
     }

@@ -15,7 +15,7 @@ struct State {
       : sum(scratch.floats(s.mp * s.dvp)),
         normalizer(scratch.floats(s.mp)),
         scale(scratch.floats(s.mp)) {}
-  static std::int64_t floats(const Sizes& s) { return s.mp * s.dvp + 2 * s.mp + 3 * kLanes; }
+  static std::int64_t floats(const Sizes& s) { return s.mp * s.dvp + 2 * s.mp + 3 * kLine; }
 
   void clear(const Sizes& s) {
     zero(sum, s.mp * s.dvp);
@@ -25,7 +25,7 @@ struct State {
 
   void load(const Sizes& s, const StateView& from, std::int64_t index) {
     clear(s);
-    if (from.kv == nullptr) return;
+    if (from.normalizer == nullptr) return;
     const float* kv = from.kv + index * s.m * s.dv;
     for (std::int64_t r = 0; r < s.m; ++r) {
       __builtin_memcpy(sum + r * s.dvp, kv + r * s.dv, static_cast<std::size_t>(s.dv) * 4);

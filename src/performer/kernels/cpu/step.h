@@ -22,7 +22,7 @@ class Step {
         token_(scratch.floats(1)) {}
 
   static std::size_t bytes(const Sizes& s) {
-    const auto floats = State::floats(s) + s.dp + 2 * s.dvp + 2 * s.mp + 8 * kLanes;
+    const auto floats = State::floats(s) + s.dp + 2 * s.dvp + 2 * s.mp + 8 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 

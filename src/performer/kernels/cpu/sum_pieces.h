@@ -17,7 +17,7 @@ inline void sum_pieces(const FavorProblem& p, const Sizes& s, const Executor& ex
                        const StateView& result, Add add) {
   const int tasks = executor.threads;
   // A task has at most two pieces that are not whole.
-  const auto slot = round_up(State::floats(s), kLanes);
+  const auto slot = round_up(State::floats(s), kLine);
   auto* slots = static_cast<float*>(
       call_workspace(static_cast<std::size_t>(2 * tasks * slot) * sizeof(float)));
   const auto partial = [&](int task, const Piece& piece) {

@@ -52,6 +52,12 @@ struct Keys {
   bool live[kTile];  // defined where masked
 };
 
+inline bool any_live(const Keys& keys, std::int64_t tokens) {
+  bool any = !keys.masked;
+  for (std::int64_t t = 0; t < tokens && !any; ++t) any = keys.live[t];
+  return any;
+}
+
 /// Which keys of a sequence are there, and what each adds to its log2 features.
 class KeyTerms {
  public:
