@@ -206,6 +206,13 @@ def test_slow_systems_get_what_quick_ones_leave():
     assert left == pytest.approx(30.0 - 1.5 - 14.0)
 
 
+def test_when_the_time_is_up_only_ours_is_measured():
+    session = Session(Plan(("performer", "exact"), ("forward",), 2, 0), Silent())
+    ours, exact = session.run([small_case()])[0].rows
+    assert set(ours.passes) == {"forward"} and exact.passes == {}
+    assert any("left out, the time was up" in note for note in session.notes)
+
+
 def test_a_disturbed_case_is_named():
     session = Session(Plan((), (), 2, 15), Silent())
     session._note_disturbed([CaseResult(small_case(), rate, 200.0, []) for rate in (100, 90, 50)])

@@ -92,7 +92,7 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         default=240,
         metavar="SECONDS",
         help="about how long to take (240): slow systems are called less often than --rounds, and "
-        "not at all where one call takes more than a twentieth of it",
+        "not at all where one call takes more than a twentieth of it or when it is over",
     )
     add("--json", action="store_true", help="print one JSON object instead of tables")
     add("--out", type=Path, metavar="FILE", help="also write the tables to FILE as Markdown")

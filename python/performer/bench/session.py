@@ -145,6 +145,10 @@ class Session:
     def _enter(self, system: System, problem: Problem) -> list[Entry]:
         """First calls of a system's passes: memory, error, and how long a call takes."""
         case, row = problem.case, Row(system.name, system.title)
+        where = f"{system.title}, {case.direction}, {case.length:,} tokens"
+        if system is not SYSTEMS[0] and time.monotonic() > self._end:
+            self.note(f"{where}: left out, the time was up")
+            return []
         try:
             attention = system.prepare(case, problem.inputs.W)
         except UnavailableError as reason:
@@ -155,8 +159,8 @@ class Session:
             expected = self._expected(system, name, case)
             if expected is not None and expected > self._longest:
                 self.note(
-                    f"{system.title}, {case.direction}, {case.length:,} tokens: "
-                    f"{name.replace('_', ' + ')} left out, a call takes about {expected:.0f} s"
+                    f"{where}: {name.replace('_', ' + ')} left out, a call takes about "
+                    f"{expected:.0f} s"
                 )
                 continue
             self._progress.step(f"{system.title}, {name.replace('_', ' + ')}")
