@@ -73,18 +73,20 @@ def local_names(source: Path) -> set[str]:
     return set(LOCAL_NAME.findall(inside)) | set(ALIAS.findall(text))
 
 
-def make_units(sources: list[Path]) -> list[list[Path]]:
-    """Sources of a folder in few units without clashing names."""
-    units: list[tuple[Path, set[str], list[Path]]] = []
+def make_units(sources: list[Path], commands: dict[Path, dict[str, Any]]) -> list[list[Path]]:
+    """Sources of a folder and an instruction set in few units without clashing names."""
+    units: list[tuple[tuple[Path, frozenset[str]], set[str], list[Path]]] = []
     for source in sources:
         names = local_names(source)
-        for folder, taken, members in units:
-            if folder == source.parent and len(members) < UNIT_SIZE and not taken & names:
+        arguments = commands[source]["arguments"]
+        kind = source.parent, frozenset(word for word in arguments if word.startswith("-m"))
+        for other, taken, members in units:
+            if other == kind and len(members) < UNIT_SIZE and not taken & names:
                 taken |= names
                 members.append(source)
                 break
         else:
-            units.append((source.parent, names, [source]))
+            units.append((kind, names, [source]))
     return [members for _, _, members in units]
 
 
@@ -123,8 +125,8 @@ def main() -> int:
         if not (passed / key).exists():
             pending[source] = key
 
-    units = make_units(list(pending))
     commands = {Path(entry["file"]): entry for entry in entries}
+    units = make_units(list(pending), commands)
     files = [write_unit(number, members, database) for number, members in enumerate(units)]
     unit_entries = [
         {

@@ -17,7 +17,7 @@ struct PairPart {
 
 inline constexpr std::int64_t kPairPad = 32;
 
-#if defined(__AMX_BF16__)
+#if defined(PERFORMER_AMX)
 
 /// Sets the tiles of this thread up for its lifetime: eight of 16 rows of 64 bytes.
 class TileConfig {

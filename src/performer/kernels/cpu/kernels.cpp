@@ -21,8 +21,10 @@ constexpr const char* kVariable = "PERFORMER_CPU_KERNELS";
 #if defined(__x86_64__)
 
 bool has_avx2() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kF16c = 1U << 29;
   return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-         __builtin_cpu_supports("f16c");
+         __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & kF16c) != 0;
 }
 
 bool has_avx512() {

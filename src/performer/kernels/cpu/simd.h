@@ -11,8 +11,9 @@
 // written once. Each instruction set compiles them in a translation unit and namespace of its own
 // (isa_*.cpp); no function of the standard library is instantiated there, since the linker might
 // hand a copy with wide instructions to code that runs everywhere.
-#if defined(__AMX_BF16__)
+#if defined(__AMX_BF16__) || defined(__AMXBF16__)  // gcc's name, clang's
 #define PERFORMER_ISA amx
+#define PERFORMER_AMX
 #elif defined(__AVX512BF16__)
 #define PERFORMER_ISA avx512_bf16
 #elif defined(__AVX512F__)
