@@ -65,6 +65,7 @@ inline std::uint16_t to_half(float x) {
 inline void load_row(float* to, const TokenView& view, Dtype dtype, std::int64_t offset,
                      std::int64_t width) {
   const auto step = view.element;
+  if (width == 0) return;  // without columns the data may be null
   switch (dtype) {
     case Dtype::kFloat: {
       const auto* from = static_cast<const float*>(view.data) + offset;
@@ -95,6 +96,7 @@ inline void load_row(float* to, const TokenView& view, Dtype dtype, std::int64_t
 inline void store_row(const TokenView& view, Dtype dtype, std::int64_t offset, const float* from,
                       std::int64_t width) {
   const auto step = view.element;
+  if (width == 0) return;  // without columns the data may be null
   switch (dtype) {
     case Dtype::kFloat: {
       auto* to = static_cast<float*>(view.data) + offset;

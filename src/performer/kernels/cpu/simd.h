@@ -40,7 +40,7 @@ inline constexpr int kBlockRows = 6;
 inline constexpr int kPanel = kPanelVectors * kLanes;
 
 using Vec = float __attribute__((vector_size(kLanes * 4)));
-using IntVec = std::int32_t __attribute__((vector_size(kLanes * 4)));
+using BitVec = std::uint32_t __attribute__((vector_size(kLanes * 4)));
 using LooseVec = float __attribute__((vector_size(kLanes * 4), aligned(4), may_alias));
 
 inline Vec load(const float* p) { return *reinterpret_cast<const LooseVec*>(p); }
@@ -116,8 +116,8 @@ inline Vec exp2(Vec x) {
   const Vec shifted = bounded + magic;
   const Vec n = shifted - magic;
   // Casts between vectors of one size keep the bits.
-  const IntVec exponent = (IntVec)shifted << 23;                 // NOLINT
-  Vec y = (Vec)((IntVec)exp2_fraction(bounded - n) + exponent);  // NOLINT
+  const BitVec exponent = (BitVec)shifted << 23;                 // NOLINT
+  Vec y = (Vec)((BitVec)exp2_fraction(bounded - n) + exponent);  // NOLINT
   y = bounded < splat(-125.5F) ? Vec{} : y;
   y = bounded > splat(127.0F) ? splat(__builtin_inff()) : y;
   return x == x ? y : x;

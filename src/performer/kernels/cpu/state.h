@@ -28,7 +28,7 @@ struct State {
     if (from.normalizer == nullptr) return;
     const float* kv = from.kv + index * s.m * s.dv;
     for (std::int64_t r = 0; r < s.m; ++r) {
-      __builtin_memcpy(sum + r * s.dvp, kv + r * s.dv, static_cast<std::size_t>(s.dv) * 4);
+      for (std::int64_t e = 0; e < s.dv; ++e) sum[r * s.dvp + e] = kv[r * s.dv + e];
       normalizer[r] = from.normalizer[index * s.m + r];
       if (from.log2_scale != nullptr) {
         scale[r] = static_cast<float>(from.log2_scale[index * s.m + r]);
@@ -39,7 +39,7 @@ struct State {
   void store(const Sizes& s, const StateView& to, std::int64_t index) const {
     float* kv = to.kv + index * s.m * s.dv;
     for (std::int64_t r = 0; r < s.m; ++r) {
-      __builtin_memcpy(kv + r * s.dv, sum + r * s.dvp, static_cast<std::size_t>(s.dv) * 4);
+      for (std::int64_t e = 0; e < s.dv; ++e) kv[r * s.dv + e] = sum[r * s.dvp + e];
       to.normalizer[index * s.m + r] = normalizer[r];
       if (to.log2_scale != nullptr) {
         to.log2_scale[index * s.m + r] = static_cast<std::int32_t>(scale[r]);
