@@ -25,6 +25,7 @@ LOCAL_NAME = re.compile(
     r"^(?:struct|class|enum class|(?:[\w:<>&*,]+ )+\**&?)\s*(\w+)", re.MULTILINE
 )
 ALIAS = re.compile(r"^using (\w+) =", re.MULTILINE)
+CONSTANT = re.compile(r"^constexpr (?:[\w:<>&*,]+ )+(\w+)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
 
 
@@ -70,7 +71,11 @@ def local_names(source: Path) -> set[str]:
     """Names that `source` keeps to itself, and that no other source of its unit may have too."""
     text = source.read_text(encoding="utf-8")
     inside = "".join(part.split("}  // namespace\n")[0] for part in text.split("namespace {\n")[1:])
-    return set(LOCAL_NAME.findall(inside)) | set(ALIAS.findall(text))
+    return {
+        *LOCAL_NAME.findall(inside),
+        *ALIAS.findall(text),
+        *CONSTANT.findall(text),
+    }
 
 
 def make_units(sources: list[Path], commands: dict[Path, dict[str, Any]]) -> list[list[Path]]:
