@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/kernels/cpu/causal_backward.h"
+#include "performer/kernels/cpu/causal_segments.h"
 #include "performer/kernels/cpu/kernels.h"
 #include "performer/kernels/cpu/step.h"
 
