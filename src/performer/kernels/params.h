@@ -85,6 +85,7 @@ struct BackwardInputs {
   const std::int32_t* row_log2_scale = nullptr;
   StateView state;       // final
   StateView grad_state;  // of the final state (log2_scale unused); null: 0
+  TokenView out;         // of the forward pass; read by the CUDA kernels alone
 };
 
 struct BackwardOutputs {
