@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+
+#include "performer/kernels/params.h"
+
+// What the kernels of this folder are handed. "Item" is one (sequence, head).
+namespace performer::kernels::cuda::hopper {
+
+inline constexpr float kEmptyScale = -1073741824.0F;   // -2^30: no key arrived
+inline constexpr float kReachedScale = -536870912.0F;  // -2^29: above it one did
+inline constexpr float kLargestScale = 268435456.0F;   // 2^28
+
+/// W rounded to float16 moves log2 features by |x| |w| 2^-12 / sqrt(3 d) or so. Where the square of
+/// |x| |w| / sqrt(d) is above this, that is as much as features are rounded to bfloat16 by, and the
+/// tile adds the rest of W.
+inline constexpr float kRoundingLimit = 121.0F;
+
+/// Blocks that pack one slice of W.
+inline constexpr int kSquares = 4;
+
+/// 16-bit tokens [batch, heads, tokens, dim]; strides in elements.
+struct Source {
+  const std::uint16_t* data = nullptr;
+  std::int64_t batch = 0, head = 0, token = 0, element = 1;
+};
+
+struct Target {
+  std::uint16_t* data = nullptr;
+  std::int64_t batch = 0, head = 0, token = 0, element = 1;
+  bool vector = true;  // rows are contiguous, their chunks of 16 bytes aligned
+};
+
+/// The projection, packed once a call (pack.cu). Slices of 64 features, zeros beyond the last.
+struct Projection {
+  const std::uint16_t* high =
+      nullptr;  // [heads, slices] Tile<d> of float16: W' = log2(e) sqrt(scale) W
+  const std::uint16_t* low = nullptr;    // the same of W' - high
+  const std::uint16_t* plain = nullptr;  // the same of sqrt(scale) W in bfloat16 (backward alone)
+  const float* square = nullptr;         // [heads, slices, kSquares] largest |w'|^2 / d
+  const float* bias = nullptr;  // [heads, 64 slices] in log2 units; -inf beyond the last feature
+  int heads = 1;
+};
+
+/// Tokens to project and what goes with them.
+struct Tokens {
+  Source x, y, o;           // k, v, - or q, -, - or q, grad_out, out
+  bool vector = true;       // rows of all are contiguous, their chunks of 16 bytes aligned
+  bool half = false;        // float16, else bfloat16
+  std::int64_t length = 0;  // tokens of a sequence
+  int heads = 1;            // of the items
+  int x_heads = 1, y_heads = 1;
+  // keys
+  const bool* mask = nullptr;
+  std::int64_t mask_batch = 0, mask_token = 0;
+  const float* bias = nullptr;
+  int bias_heads = 1;
+  std::int64_t bias_batch = 0, bias_head = 0, bias_token = 0;
+  float norm = 0;  // times |k|^2, in log2 units
+  // rows
+  const float* row_sum = nullptr;
+  const std::int32_t* row_log2 = nullptr;
+  const float* along = nullptr;  // [items, length] grad_out . out
+};
+
+}  // namespace performer::kernels::cuda::hopper

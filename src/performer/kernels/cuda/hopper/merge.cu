@@ -1,0 +1,246 @@
+#include "performer/kernels/cuda/hopper/merge.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include <cfloat>
+
+#include "performer/kernels/cuda/hopper/tile.cuh"
+
+namespace performer::kernels::cuda::hopper {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kColumns = 8;  // of S in one block of merge_kernel
+constexpr int kPasses = 2;   // over its features, 512 at most
+
+__device__ inline std::uint16_t bf16_bits(float x) {
+  return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+}
+
+/// The power of two that brings `largest` under 2^14; 1 where it is 0 or not finite.
+__device__ inline float column_factor(float largest) {
+  if (!(largest > 0 && largest < INFINITY)) return 1;
+  return exp2f(fminf(fmaxf(ilogbf(largest) - 13.0F, -100.0F), 100.0F));
+}
+
+// One block per (item, 8 columns); a thread has a feature at a time.
+template <int kDim>
+__global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__ MergeArguments a) {
+  __shared__ float tops[kThreads / 32][kColumns];
+  constexpr int kGroups = kDim / kColumns;
+  const int group = static_cast<int>(blockIdx.x % kGroups);
+  const std::int64_t item = blockIdx.x / kGroups;
+  const int wide = a.slices * kRows;
+  const int thread = static_cast<int>(threadIdx.x);
+  const bool continues = a.initial.normalizer != nullptr;
+  const std::int64_t first = item * a.partials * wide;
+  float top[kColumns] = {};
+  float means[kPasses][kColumns];  // S / z
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const int r = pass * kThreads + thread;
+#pragma unroll
+    for (float& x : means[pass]) x = 0;
+    if (r >= wide) continue;
+    const bool inside = r < a.features;
+    const std::int64_t at = item * a.features + r;
+    float c = kEmptyScale;
+    for (int p = 0; p < a.partials; ++p) {
+      c = fmaxf(c, a.scale[first + static_cast<std::int64_t>(p) * wide + r]);
+    }
+    const bool adds = continues && inside;
+    if (adds) c = fmaxf(c, static_cast<float>(a.initial.log2_scale[at]));
+    float z = 0, s[kColumns] = {};
+    const auto add = [&](float scale, float normalizer, const float* from) {
+      const float factor = exp2(scale - c);
+      z = fmaf(normalizer, factor, z);
+      const auto* rows = reinterpret_cast<const float4*>(from + group * kColumns);
+      float sum[kColumns];
+      *reinterpret_cast<float4*>(sum) = rows[0], *reinterpret_cast<float4*>(sum + 4) = rows[1];
+#pragma unroll
+      for (int i = 0; i < kColumns; ++i) s[i] = fmaf(sum[i], factor, s[i]);
+    };
+#pragma unroll 2
+    for (int p = 0; p < a.partials; ++p) {
+      const std::int64_t from = first + static_cast<std::int64_t>(p) * wide + r;
+      add(a.scale[from], a.normalizer[from], a.sum + from * kDim);
+    }
+    if (adds) {
+      add(static_cast<float>(a.initial.log2_scale[at]), a.initial.normalizer[at],
+          a.initial.kv + at * kDim);
+    }
+    if (group == 0) {
+      // Keys whose features left the range are told from no keys.
+      const float lost = inside && c > kReachedScale ? -FLT_MAX : -INFINITY;
+      a.column[item * wide + r] = inside && z != 0 ? c + __log2f(z) : lost;
+    }
+    if (!inside) continue;
+    if (group == 0) {
+      a.state.normalizer[at] = z;
+      a.state.log2_scale[at] = static_cast<std::int32_t>(c);
+    }
+    auto* to = reinterpret_cast<float4*>(a.state.kv + at * kDim + group * kColumns);
+    to[0] = float4{s[0], s[1], s[2], s[3]}, to[1] = float4{s[4], s[5], s[6], s[7]};
+    const float inverse = z != 0 ? 1 / z : 0;
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      means[pass][i] = z != 0 ? s[i] * inverse : 0;
+      top[i] = fmaxf(top[i], fabsf(means[pass][i]));
+    }
+  }
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    for (int step = 16; step > 0; step /= 2) {
+      top[i] = fmaxf(top[i], __shfl_xor_sync(~0U, top[i], step));
+    }
+    if (thread % 32 == 0) tops[thread / 32][i] = top[i];
+  }
+  __syncthreads();
+  float inverse[kColumns];
+#pragma unroll
+  for (int i = 0; i < kColumns; ++i) {
+    float largest = 0;
+    for (int w = 0; w < kThreads / 32; ++w) largest = fmaxf(largest, tops[w][i]);
+    const float factor = column_factor(largest);
+    inverse[i] = 1 / factor;
+    if (thread == 0) a.factor[item * kDim + group * kColumns + i] = factor;
+  }
+#pragma unroll
+  for (int pass = 0; pass < kPasses; ++pass) {
+    const int r = pass * kThreads + thread;
+    if (r >= wide) continue;
+    auto* tile = reinterpret_cast<char*>(a.tiles) +
+                 (item * a.slices + r / kRows) * static_cast<std::int64_t>(SumTile<kDim>::kBytes);
+    const auto put = [&](int column, float x) {
+      *reinterpret_cast<__half*>(tile + SumTile<kDim>::offset(column, r % kRows)) =
+          __float2half_rn(x);
+    };
+#pragma unroll
+    for (int i = 0; i < kColumns; ++i) {
+      put(group * kColumns + i, means[pass][i] * inverse[i]);
+      if (group == 0) put(kDim + i, i == 0 ? 1 : 0);  // sums the weights
+    }
+  }
+}
+
+// One block per (item, slice of 64 features).
+template <int kDim>
+__global__ void __launch_bounds__(kThreads)
+    state_tile_kernel(const __grid_constant__ StateTileArguments a) {
+  const int slice = static_cast<int>(blockIdx.x % a.slices);
+  const std::int64_t item = blockIdx.x / a.slices;
+  const int thread = static_cast<int>(threadIdx.x);
+  auto* tile =
+      reinterpret_cast<char*>(a.tiles) + blockIdx.x * static_cast<std::int64_t>(Tile<kDim>::kBytes);
+  for (int i = thread; i < kRows * kDim; i += kThreads) {
+    const int row = i / kDim, e = i % kDim, feature = slice * kRows + row;
+    const bool inside = feature < a.features;
+    const std::int64_t at = item * a.features + feature;
+    const float z = inside ? a.state.normalizer[at] : 0;
+    const float s = z != 0 ? a.state.kv[at * kDim + e] / z : 0;
+    *reinterpret_cast<std::uint16_t*>(tile + Tile<kDim>::offset(row, e / 8) + e % 8 * 2) =
+        bf16_bits(s);
+    if (e == 0) {
+      a.column[static_cast<std::int64_t>(blockIdx.x) * kRows + row] =
+          z != 0 ? static_cast<float>(a.state.log2_scale[at]) + __log2f(z) : -INFINITY;
+    }
+  }
+}
+
+/// x 2^n in two steps, each with a finite factor: 0 stays 0.
+__device__ inline float scale_pow2(float x, float n) {
+  const float bounded = fmaxf(-252.0F, fminf(252.0F, n));
+  const float half = truncf(bounded * 0.5F);
+  return x * exp2f(half) * exp2f(bounded - half);
+}
+
+/// The gradient of the initial state's tensors from that of the final state's: times
+/// 2^(initial - final). A feature no key ever reached hands what came in through.
+__device__ inline float initial_gradient(const GradientArguments& a, std::int64_t at, float own,
+                                         const float* passed, std::int64_t passed_at) {
+  const auto initial = static_cast<float>(a.initial.log2_scale[at]);
+  const auto final = static_cast<float>(a.state.log2_scale[at]);
+  if (initial > kReachedScale) return scale_pow2(own, initial - final);
+  if (final > kReachedScale || passed == nullptr) return 0;
+  return passed[passed_at];
+}
+
+// One block per (item, slice of 64 features, quarter of its rows).
+constexpr int kQuarters = 4;
+template <int kDim>
+__global__ void __launch_bounds__(kThreads)
+    gradient_kernel(const __grid_constant__ GradientArguments a) {
+  const std::int64_t tile = blockIdx.x / kQuarters;
+  const int quarter = static_cast<int>(blockIdx.x % kQuarters);
+  const int slice = static_cast<int>(tile % a.slices);
+  const std::int64_t item = tile / a.slices;
+  const std::int64_t wide = static_cast<std::int64_t>(a.slices) * kRows;
+  const int thread = static_cast<int>(threadIdx.x);
+  const std::int64_t first = item * a.partials * wide + slice * kRows;
+
+  constexpr int kQuarterRows = kRows / kQuarters;
+  if (thread < kQuarterRows) {
+    const int row = quarter * kQuarterRows + thread, feature = slice * kRows + row;
+    const bool inside = feature < a.features;
+    const std::int64_t at = item * a.features + feature, to = item * wide + feature;
+    float dz = 0, c = 0;
+    for (int p = 0; p < a.partials; ++p) dz += a.normalizer[first + p * wide + row];
+    if (inside) {
+      c = static_cast<float>(a.state.log2_scale[at]);
+      if (a.grad_state.normalizer != nullptr) dz += a.grad_state.normalizer[at];
+      if (a.grad_initial.normalizer != nullptr) {
+        a.grad_initial.normalizer[at] = initial_gradient(a, at, dz, a.grad_state.normalizer, at);
+      }
+    }
+    a.column[to] = -c;
+    a.normalizer_sum[to] = dz;
+  }
+  for (int i = thread; i < kQuarterRows * kDim; i += kThreads) {
+    const int row = quarter * kQuarterRows + i / kDim, e = i % kDim;
+    const int feature = slice * kRows + row;
+    float ds = 0;
+#pragma unroll 4
+    for (int p = 0; p < a.partials; ++p) ds += a.sum[(first + p * wide + row) * kDim + e];
+    if (feature < a.features) {
+      const std::int64_t at = item * a.features + feature;
+      if (a.grad_state.kv != nullptr) ds += a.grad_state.kv[at * kDim + e];
+      if (a.grad_initial.kv != nullptr) {
+        a.grad_initial.kv[at * kDim + e] =
+            initial_gradient(a, at, ds, a.grad_state.kv, at * kDim + e);
+      }
+    }
+    const std::int64_t to = tile * Tile<kDim>::kBytes + Tile<kDim>::offset(row, e / 8) + e % 8 * 2;
+    const std::uint16_t high = bf16_bits(ds);
+    *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.high) + to) = high;
+    *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.low) + to) =
+        bf16_bits(ds - __uint_as_float(static_cast<std::uint32_t>(high) << 16));
+  }
+}
+
+template <class Arguments>
+cudaError_t launch(const Arguments& a, std::int64_t blocks, int dim, void (*k32)(Arguments),
+                   void (*k64)(Arguments), void (*k128)(Arguments), cudaStream_t stream) {
+  const auto kernel = dim == 32 ? k32 : (dim == 64 ? k64 : k128);
+  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t merge_states(const MergeArguments& a, int dim, cudaStream_t stream) {
+  return launch<MergeArguments>(a, a.items * (dim / kColumns), dim, merge_kernel<32>,
+                                merge_kernel<64>, merge_kernel<128>, stream);
+}
+
+cudaError_t pack_state(const StateTileArguments& a, int dim, cudaStream_t stream) {
+  return launch<StateTileArguments>(a, a.items * a.slices, dim, state_tile_kernel<32>,
+                                    state_tile_kernel<64>, state_tile_kernel<128>, stream);
+}
+
+cudaError_t merge_gradients(const GradientArguments& a, int dim, cudaStream_t stream) {
+  return launch<GradientArguments>(a, a.items * a.slices * kQuarters, dim, gradient_kernel<32>,
+                                   gradient_kernel<64>, gradient_kernel<128>, stream);
+}
+
+}  // namespace performer::kernels::cuda::hopper

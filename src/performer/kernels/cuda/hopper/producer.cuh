@@ -1,0 +1,318 @@
+#pragma once
+
+#include <cuda_fp16.h>
+
+#include <cstdint>
+
+#include "performer/kernels/cuda/hopper/arguments.h"
+#include "performer/kernels/cuda/hopper/tile.cuh"
+
+// One warpgroup brings tiles of tokens to shared memory: any strides, masked rows as zeros, x as
+// float16, y as bfloat16, and per token what its exponents and sums need. A thread converts the
+// chunks it copied itself.
+namespace performer::kernels::cuda::hopper {
+
+enum class Kind {
+  kKeys,     // x = k, y = v
+  kQueries,  // x = q
+  kRows,     // x = q, y = grad_out; along = grad_out . out
+  kSums,     // the same, along given
+};
+
+/// One stage of the ring.
+template <int kDim, Kind kKind>
+struct Stage {
+  static constexpr bool kPaired = kKind != Kind::kQueries;
+  static constexpr int kTerms = kPaired ? 2 * Tile<kDim>::kBytes : Tile<kDim>::kBytes;
+  static constexpr int kWeights = kTerms + 256;
+  static constexpr int kFlags = kTerms + 512;
+  static constexpr int kBytes = kTerms + 1024;
+
+  char* at;
+
+  __device__ char* x() const { return at; }
+  __device__ char* y() const { return at + Tile<kDim>::kBytes; }
+  /// Added to the exponents of a token: -inf where it takes no part.
+  __device__ float* terms() const { return reinterpret_cast<float*>(at + kTerms); }
+  /// Rows: -along.
+  __device__ float* weights() const { return reinterpret_cast<float*>(at + kWeights); }
+  __device__ int* flags() const { return reinterpret_cast<int*>(at + kFlags); }
+  /// Whether a token is too long for W rounded to float16.
+  __device__ bool exact() const {
+    const int4 f = *reinterpret_cast<const int4*>(flags());
+    return (f.x | f.y | f.z | f.w) != 0;
+  }
+};
+
+template <bool kHalf>
+__device__ inline float2 unpack(std::uint32_t pair) {
+  if constexpr (kHalf) return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U)};
+}
+
+/// To float16, adding the squares to `square`.
+template <bool kHalf>
+__device__ inline uint4 to_projected(uint4 raw, float& square) {
+  const auto convert = [&](std::uint32_t pair) {
+    const float2 f = unpack<kHalf>(pair);
+    square = fmaf(f.x, f.x, fmaf(f.y, f.y, square));
+    return kHalf ? pair : pack_f16(f.x, f.y);
+  };
+  return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
+}
+
+__device__ inline uint4 half_to_bf16(uint4 raw) {
+  const auto convert = [](std::uint32_t pair) {
+    const float2 f = unpack<true>(pair);
+    return pack_bf16(f.x, f.y);
+  };
+  return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
+}
+
+template <bool kHalf>
+__device__ inline float dot(uint4 a, uint4 b) {
+  const auto pair = [](std::uint32_t x, std::uint32_t y, float sum) {
+    const float2 f = unpack<kHalf>(x), g = unpack<kHalf>(y);
+    return fmaf(f.x, g.x, fmaf(f.y, g.y, sum));
+  };
+  return pair(a.x, b.x, pair(a.y, b.y, pair(a.z, b.z, pair(a.w, b.w, 0))));
+}
+
+/// 8 elements of a row of any strides.
+__device__ inline uint4 gather_chunk(const Source& s, const std::uint16_t* row, int chunk) {
+  const auto pair = [&](std::int64_t first) {
+    return static_cast<std::uint32_t>(row[first * s.element]) |
+           static_cast<std::uint32_t>(row[(first + 1) * s.element]) << 16;
+  };
+  const std::int64_t first = 8 * chunk;
+  return {pair(first), pair(first + 2), pair(first + 4), pair(first + 6)};
+}
+
+__device__ inline void store_chunk(const Target& t, std::uint16_t* row, int chunk, uint4 value) {
+  if (t.vector) {
+    reinterpret_cast<uint4*>(row)[chunk] = value;
+    return;
+  }
+  const std::uint32_t pairs[4] = {value.x, value.y, value.z, value.w};
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+    const std::int64_t first = 8 * chunk + 2 * i;
+    row[first * t.element] = static_cast<std::uint16_t>(pairs[i]);
+    row[(first + 1) * t.element] = static_cast<std::uint16_t>(pairs[i] >> 16);
+  }
+}
+
+/// A producer's view of one item.
+template <int kDim, Kind kKind>
+class Producer {
+ public:
+  /// limit: of |x|^2, beyond which a tile is exact.
+  __device__ Producer(const Tokens& t, std::int64_t item, float limit)
+      : t_(t),
+        limit_(limit),
+        chunk_(static_cast<int>(threadIdx.x % kChunks)),
+        first_row_(static_cast<int>(threadIdx.x % 128 / kChunks)) {
+    const std::int64_t n = item / t.heads, head = item % t.heads;
+    x_ = t.x.data + n * t.x.batch + head / (t.heads / t.x_heads) * t.x.head;
+    if constexpr (kPaired) {
+      y_ = t.y.data + n * t.y.batch + head / (t.heads / t.y_heads) * t.y.head;
+    }
+    if constexpr (kKind == Kind::kKeys) {
+      if (t.mask != nullptr) mask_ = t.mask + n * t.mask_batch;
+      if (t.bias != nullptr) {
+        bias_ = t.bias + n * t.bias_batch + head / (t.heads / t.bias_heads) * t.bias_head;
+      }
+    } else {
+      row_ = item * t.length;
+    }
+    if constexpr (kKind == Kind::kRows) o_ = t.o.data + n * t.o.batch + head * t.o.head;
+  }
+
+  /// Begins to copy tokens [first, first + 64) into a free stage.
+  __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage) const {
+    if (t_.vector) {
+      copy(x_ + first * t_.x.token, static_cast<int>(t_.x.token), first, stage.x());
+      if constexpr (kPaired) {
+        copy(y_ + first * t_.y.token, static_cast<int>(t_.y.token), first, stage.y());
+      }
+    } else {
+      gather(t_.x, x_, first, stage.x());
+      if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
+    }
+    if constexpr (kKind == Kind::kRows) {
+#pragma unroll
+      for (int pass = 0; pass < kPasses; ++pass) {
+        const std::int64_t token = first + row(pass);
+        if (chunk_ % 8 == 0 && token < t_.length) {
+          prefetch_l2(o_ + token * t_.o.token + 8 * chunk_ * t_.o.element);
+        }
+      }
+    }
+    if constexpr (kKind == Kind::kRows || kKind == Kind::kSums) {
+      const std::int64_t token = first + threadIdx.x % 128 * 8;
+      if (threadIdx.x % 128 < 8 && token < t_.length) {
+        prefetch_l2(t_.row_sum + row_ + token);
+        prefetch_l2(t_.row_log2 + row_ + token);
+        if constexpr (kKind == Kind::kSums) prefetch_l2(t_.along + row_ + token);
+      }
+    }
+  }
+
+  /// Hands the tokens that `begin` copied over. All but the last kPending copies are complete.
+  template <int kPending>
+  __device__ void finish(std::int64_t first, Stage<kDim, kKind> stage, Barrier* full) const {
+    const bool exact =
+        t_.half ? convert<true, kPending>(first, stage) : convert<false, kPending>(first, stage);
+    const bool any = __any_sync(~0U, exact);
+    if (threadIdx.x % 32 == 0) stage.flags()[threadIdx.x % 128 / 32] = any ? 1 : 0;
+    fence_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(full);
+  }
+
+ private:
+  static constexpr bool kPaired = kKind != Kind::kQueries;
+  static constexpr int kChunks = Tile<kDim>::kChunks;
+  static constexpr int kPasses = kRows * kChunks / 128;
+  static constexpr float kLog2E = 1.44269504088896341F;
+
+  /// What goes with a token: whether it takes part, its term of the exponents; rows: -along, or
+  /// out.
+  struct RowData {
+    bool live;
+    float term, weight;
+    uint4 o;
+  };
+
+  __device__ int row(int pass) const { return pass * (128 / kChunks) + first_row_; }
+
+  __device__ void copy(const std::uint16_t* rows, int stride, std::int64_t first,
+                       char* tile) const {
+    const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
+    const std::uint32_t to = shared_address(tile);
+#pragma unroll
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const int at = row(pass);
+      copy_chunk(to + Tile<kDim>::offset(at, chunk_),
+                 rows + (at < left ? at : 0) * stride + 8 * chunk_, at < left);
+    }
+  }
+
+  __device__ void gather(const Source& s, const std::uint16_t* rows, std::int64_t first,
+                         char* tile) const {
+#pragma unroll 1
+    for (int pass = 0; pass < kPasses; ++pass) {
+      const std::int64_t token = first + row(pass);
+      uint4 value{0, 0, 0, 0};
+      if (token < t_.length) value = gather_chunk(s, rows + token * s.token, chunk_);
+      *reinterpret_cast<uint4*>(tile + Tile<kDim>::offset(row(pass), chunk_)) = value;
+    }
+  }
+
+  __device__ RowData load_row(std::int64_t token) const {
+    RowData data{token < t_.length, 0, 0, {0, 0, 0, 0}};
+    if constexpr (kKind == Kind::kKeys) {
+      if (data.live && mask_ != nullptr) data.live = mask_[token * t_.mask_token];
+      if (data.live && bias_ != nullptr) {
+        data.term = bias_[token * t_.bias_token] * kLog2E;
+        data.live = data.term != -INFINITY;
+      }
+    }
+    if constexpr (kKind == Kind::kRows || kKind == Kind::kSums) {
+      // 1 / den = 2^term; a row without keys takes no part.
+      float sum = 0;
+      if (data.live) {
+        sum = t_.row_sum[row_ + token];
+        data.term = static_cast<float>(-t_.row_log2[row_ + token]);
+        if constexpr (kKind == Kind::kSums) data.weight = -t_.along[row_ + token];
+        if constexpr (kKind == Kind::kRows) {
+          const std::uint16_t* out = o_ + token * t_.o.token;
+          data.o = t_.vector ? __ldg(reinterpret_cast<const uint4*>(out) + chunk_)
+                             : gather_chunk(t_.o, out, chunk_);
+        }
+      }
+      data.live = sum != 0;
+      data.term -= __log2f(sum);
+    }
+    return data;
+  }
+
+  /// Sums over the chunks of a row, for kCount rows at once.
+  template <int kCount>
+  __device__ static void add_chunks(float (&x)[kCount]) {
+#pragma unroll
+    for (int step = 1; step < kChunks; step *= 2) {
+#pragma unroll
+      for (float& sum : x) sum += __shfl_xor_sync(~0U, sum, step);
+    }
+  }
+
+  // The thread's chunks, in place. Whether a token is too long for W in float16.
+  template <bool kHalf, int kPending>
+  __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage) const {
+    constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows at a time
+    constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
+    bool exact = false;
+#pragma unroll 1
+    for (int pass = 0; pass < kPasses; pass += kBatch) {
+      RowData data[kBatch];
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) data[i] = load_row(first + row(pass + i));
+      copies_wait<kPending>();
+      float square[kBatch] = {}, weight[kBatch] = {};
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        const int at = Tile<kDim>::offset(row(pass + i), chunk_);
+        auto* x = reinterpret_cast<uint4*>(stage.x() + at);
+        auto* y = reinterpret_cast<uint4*>(stage.y() + at);
+        uint4 projected = to_projected<kHalf>(*x, square[i]);
+        if (!data[i].live) projected = uint4{0, 0, 0, 0}, square[i] = 0;
+        *x = projected;
+        if constexpr (kKind == Kind::kRows) weight[i] = -dot<kHalf>(*y, data[i].o);
+        if constexpr (kPaired && kHalf) *y = half_to_bf16(*y);
+        if (kPaired && !data[i].live) *y = uint4{0, 0, 0, 0};
+      }
+      add_chunks(square);
+      if constexpr (kKind == Kind::kRows) add_chunks(weight);
+#pragma unroll
+      for (int i = 0; i < kBatch; ++i) {
+        exact |= !(square[i] <= limit_);
+        if (!kPaired || chunk_ != 0) continue;
+        const int at = row(pass + i);
+        float term = data[i].term;
+        if constexpr (kKind == Kind::kKeys) term = fmaf(t_.norm, square[i], term);
+        stage.terms()[at] = data[i].live ? term : -INFINITY;
+        if constexpr (kHasRows) {
+          stage.weights()[at] =
+              data[i].live ? (kKind == Kind::kRows ? weight[i] : data[i].weight) : 0;
+        }
+      }
+    }
+    return exact;
+  }
+
+  const Tokens& t_;
+  const float limit_;
+  const int chunk_, first_row_;
+  const std::uint16_t *x_ = nullptr, *y_ = nullptr, *o_ = nullptr;
+  const bool* mask_ = nullptr;
+  const float* bias_ = nullptr;
+  std::int64_t row_ = 0;
+};
+
+/// A place in a ring of stages.
+struct Ring {
+  int stages;
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ void advance(int steps = 1) {
+    stage += steps;
+    if (stage >= stages) {
+      stage -= stages;
+      parity ^= 1;
+    }
+  }
+};
+
+}  // namespace performer::kernels::cuda::hopper

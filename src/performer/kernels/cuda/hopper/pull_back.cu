@@ -1,0 +1,388 @@
+#include "performer/kernels/cuda/hopper/pull_back.h"
+
+#include <type_traits>
+
+#include "performer/kernels/cuda/hopper/walk.cuh"
+
+// Warpgroups own 64 tokens each. Slice by slice of 64 features: U = X W^T and E = Y T^T (T = S / z
+// or dS), P = 2^U and F = P E in registers, and straight back as the left operands of dX += F W and
+// dY += P T.
+namespace performer::kernels::cuda::hopper {
+namespace {
+
+constexpr int kLargestShared = 232448;
+
+/// What one launch computes. 128-wide fragments of dX and dY do not fit in registers together, so
+/// that rows of that width go uncorrected.
+enum class Writes { kX, kY, kBoth };
+
+template <int kDim, Kind kKind, Writes kWrites>
+struct PullBackShape {
+  using StageType = Stage<kDim, kKind>;
+  static constexpr bool kX = kWrites != Writes::kY, kY = kWrites != Writes::kX;
+  static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
+  static constexpr int kConsumers = kWrites == Writes::kBoth || kDim == 128 ? 2 : 3;
+  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kProducer = kConsumers == 3 ? 80 : 104;
+  static constexpr int kConsumer = kConsumers == 3 ? 144 : 200;
+  static constexpr int kAhead = kDim == 128 ? 0 : 1;  // tiles whose copies are under way
+  // Long keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
+  static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
+  int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared, stages;
+
+  __host__ __device__ explicit PullBackShape(int slices)
+      : weights(slices * Tile<kDim>::kBytes),
+        tiles(3 * weights),
+        low_tiles(4 * weights),
+        column((kLowSums ? 5 : 4) * weights),
+        normalizer(column + slices * kRows * 4),
+        ring((normalizer + slices * kRows * 4 + 1023) / 1024 * 1024),
+        barriers(0),
+        shared(0),
+        stages((kLargestShared - 2048 - ring) / StageType::kBytes) {
+    if (stages > 8) stages = 8;
+    barriers = ring + stages * StageType::kBytes;
+    shared = barriers + 1024 + 1024;
+  }
+};
+
+template <int kDim, Kind kKind, Writes kWrites>
+__device__ void consume(const PullBackArguments& a,
+                        const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
+                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty) {
+  using Shape = PullBackShape<kDim, kKind, kWrites>;
+  constexpr int kSteps = kDim / 16;
+  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const Place place;
+  const std::uint32_t base = shared_address(shared);
+  const auto* column = reinterpret_cast<const float*>(shared + shape.column) + place.column;
+  const auto* normalizer = reinterpret_cast<const float*>(shared + shape.normalizer) + place.column;
+  Ring ring{shape.stages};
+  ring.advance(consumer);
+  int turn = 0;
+  std::uint32_t parity = 0;
+  Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
+    wait(loaded, parity);
+    parity ^= 1;
+    const int mine = (consumer - turn + Shape::kConsumers) % Shape::kConsumers;
+    turn = static_cast<int>((turn + piece.end - piece.begin) % Shape::kConsumers);
+    for (std::int64_t tile = piece.begin + mine; tile < piece.end;
+         tile += Shape::kConsumers, ring.advance(Shape::kConsumers)) {
+      const typename Shape::StageType stage{shared + shape.ring +
+                                            ring.stage * Shape::StageType::kBytes};
+      wait(full + ring.stage, ring.parity);
+      const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
+      const bool exact = stage.exact();
+      const float term[2] = {stage.terms()[place.row], stage.terms()[place.row + 8]};
+      float weight[2] = {0, 0};
+      if constexpr (kKind == Kind::kRows) {
+        weight[0] = stage.weights()[place.row], weight[1] = stage.weights()[place.row + 8];
+      }
+      // Rows: dy is P W, what dx is corrected with.
+      float dx[Shape::kX ? kDim / 2 : 1], dy[Shape::kY ? kDim / 2 : 1];
+#pragma unroll
+      for (float& v : dx) v = 0;
+#pragma unroll
+      for (float& v : dy) v = 0;
+      float slope_sum[2] = {0, 0};
+#pragma unroll 1
+      for (int slice = 0; slice < a.slices; ++slice) {
+        const std::uint32_t high = base + slice * Tile<kDim>::kBytes;
+        const std::uint32_t low = high + shape.weights, plain = low + shape.weights;
+        const std::uint32_t sums = plain + shape.weights, low_sums = sums + shape.weights;
+        const auto added = [&](int j) {
+          return *reinterpret_cast<const float2*>(column + slice * kRows + 8 * j);
+        };
+        float u[32], e[32];
+#pragma unroll
+        for (int j = 0; j < 8; ++j) {
+          if constexpr (Shape::kX && kKind == Kind::kKeys) {
+            const float2 z = *reinterpret_cast<const float2*>(normalizer + slice * kRows + 8 * j);
+            e[4 * j] = e[4 * j + 2] = z.x, e[4 * j + 1] = e[4 * j + 3] = z.y;
+          } else {
+            e[4 * j] = e[4 * j + 1] = weight[0], e[4 * j + 2] = e[4 * j + 3] = weight[1];
+          }
+        }
+        if constexpr (Shape::kX) settle(e);
+        const auto multiply = [&](auto also_low) {
+          mma_fence();
+#pragma unroll
+          for (int step = 0; step < kSteps; ++step) {
+            if constexpr (also_low.value) {
+              mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(low, step),
+                      true);
+            }
+            mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
+          }
+          if constexpr (Shape::kX) {
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+              if constexpr (also_low.value && Shape::kLowSums) {
+                mma_bf16(e, Tile<kDim>::depth_major(y, step),
+                         Tile<kDim>::depth_major(low_sums, step), true);
+              }
+              mma_bf16(e, Tile<kDim>::depth_major(y, step), Tile<kDim>::depth_major(sums, step),
+                       true);
+            }
+          }
+          mma_commit();
+          mma_wait<0>();
+        };
+        if (exact) {
+#pragma unroll
+          for (float& v : u) v = 0;
+          multiply(std::true_type{});
+          // Large terms are added last, in the order of the forward pass: the same roundings.
+#pragma unroll
+          for (int i = 0; i < 32; ++i) {
+            const float2 c = added(i / 4);
+            const float of_column = i % 2 == 0 ? c.x : c.y, of_row = term[i / 2 % 2];
+            u[i] = kKind == Kind::kRows ? (u[i] + of_column) + of_row : (u[i] + of_row) + of_column;
+          }
+        } else {
+#pragma unroll
+          for (int j = 0; j < 8; ++j) {
+            const float2 c = added(j);
+            u[4 * j] = c.x + term[0], u[4 * j + 2] = c.x + term[1];
+            u[4 * j + 1] = c.y + term[0], u[4 * j + 3] = c.y + term[1];
+          }
+          multiply(std::false_type{});
+        }
+        std::uint32_t p[16], f[16];
+#pragma unroll
+        for (int i = 0; i < 16; ++i) {
+          const float p0 = exp2(u[2 * i]), p1 = exp2(u[2 * i + 1]);
+          if constexpr (Shape::kY) p[i] = pack_bf16(p0, p1);
+          if constexpr (Shape::kX) {
+            const float f0 = p0 * e[2 * i], f1 = p1 * e[2 * i + 1];
+            slope_sum[i % 2] += f0 + f1;
+            f[i] = pack_bf16(f0, f1);
+          }
+        }
+        mma_fence();
+#pragma unroll
+        for (int step = 0; step < 4; ++step) {
+          if constexpr (Shape::kX) {
+            mma_rows(dx, f + 4 * step, Tile<kDim>::row_major(plain, step), true);
+          }
+          if constexpr (Shape::kY) {
+            mma_rows(dy, p + 4 * step,
+                     Tile<kDim>::row_major(kKind == Kind::kRows ? plain : sums, step), true);
+          }
+        }
+        mma_commit();
+        mma_wait<0>();
+      }
+      slope_sum[0] = quad_sum(slope_sum[0]), slope_sum[1] = quad_sum(slope_sum[1]);
+
+      if constexpr (kKind == Kind::kRows && Shape::kY) {
+#pragma unroll
+        for (int i = 0; i < kDim / 2; ++i) dx[i] -= slope_sum[i / 2 % 2] * dy[i];
+      }
+      if constexpr (kKind == Kind::kRows) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const std::int64_t token = tile * kRows + place.row + 8 * h;
+          if (place.column == 0 && token < a.tokens.length) {
+            a.along[piece.item * a.tokens.length + token] = slope_sum[h] - weight[h];
+          }
+        }
+      }
+      if constexpr (kKind == Kind::kKeys && Shape::kX) {
+        // log phi holds -scale |k|^2 / 2.
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float factor = a.norm * slope_sum[h];
+#pragma unroll
+          for (int j = 0; j < kDim / 8; ++j) {
+            const float2 k = unpack<true>(*reinterpret_cast<const std::uint32_t*>(
+                stage.x() + Tile<kDim>::offset(place.row + 8 * h, j) + 2 * place.column));
+            dx[4 * j + 2 * h] -= factor * k.x;
+            dx[4 * j + 2 * h + 1] -= factor * k.y;
+          }
+        }
+      }
+      sync_warpgroup(1 + consumer);  // the tiles are no longer read
+      if constexpr (Shape::kX) stage_fragment<kDim>(stage.x(), dx, 1, 1, a.tokens.half);
+      if constexpr (Shape::kStoresY) stage_fragment<kDim>(stage.y(), dy, 1, 1, a.tokens.half);
+      sync_warpgroup(1 + consumer);
+      const std::int64_t n = piece.item / a.tokens.heads, head = piece.item % a.tokens.heads;
+      if constexpr (Shape::kX) {
+        store_tile<kDim>(stage.x(), a.x, a.x.data + n * a.x.batch + head * a.x.head, tile * kRows,
+                         a.tokens.length);
+      }
+      if constexpr (Shape::kStoresY) {
+        store_tile<kDim>(stage.y(), a.y, a.y.data + n * a.y.batch + head * a.y.head, tile * kRows,
+                         a.tokens.length);
+      }
+      __syncwarp();
+      if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+    }
+    if (threadIdx.x % 32 == 0) arrive(released);
+  });
+}
+
+template <int kDim, Kind kKind, Writes kWrites>
+__device__ void produce(const PullBackArguments& a,
+                        const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
+                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty) {
+  using Shape = PullBackShape<kDim, kKind, kWrites>;
+  const int thread = static_cast<int>(threadIdx.x);
+  auto* column = reinterpret_cast<float*>(shared + shape.column);
+  auto* normalizer = reinterpret_cast<float*>(shared + shape.normalizer);
+  const auto stage = [&](const Ring& ring) {
+    return typename Shape::StageType{shared + shape.ring + ring.stage * Shape::StageType::kBytes};
+  };
+  Ring copied{shape.stages}, finished{shape.stages};
+  std::uint32_t parity = 1;
+  std::int64_t packed = -1;  // the head whose W is here
+  Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
+    const int heads = a.tokens.heads;
+    const std::int64_t head = piece.item % heads / (heads / a.projection.heads);
+    const std::int64_t state =
+        piece.item / heads * a.state_heads + piece.item % heads / (heads / a.state_heads);
+    float square = 0;
+    for (int s = 0; s < a.slices * kSquares; ++s) {
+      square = fmaxf(square, a.projection.square[head * a.slices * kSquares + s]);
+    }
+    const Producer<kDim, kKind> producer(a.tokens, piece.item, kRoundingLimit / square);
+    // The first tiles come while the last item's are still worked on.
+    constexpr int kAhead = Shape::kAhead;
+    const std::int64_t ready =
+        packed < 0 ? piece.begin + 1 : min(piece.end, piece.begin + shape.stages - kAhead);
+#pragma unroll 1
+    for (std::int64_t tile = piece.begin - kAhead; tile < piece.end; ++tile) {
+      if (tile + kAhead < piece.end) {
+        wait(empty + copied.stage, copied.parity ^ 1);
+        producer.begin((tile + kAhead) * kRows, stage(copied));
+        copied.advance();
+      }
+      copies_commit();
+      if (tile < piece.begin) continue;
+      producer.template finish<kAhead>(tile * kRows, stage(finished), full + finished.stage);
+      finished.advance();
+      if (tile + 1 != ready) continue;
+      wait(released, parity);
+      parity ^= 1;
+      const int wide = a.slices * kRows;
+      for (int r = thread; r < wide; r += 128) {
+        const float c = a.column[state * wide + r];
+        const float bias = a.projection.bias[head * wide + r];
+        column[r] = bias == -INFINITY ? bias : bias + c;
+        if constexpr (kKind == Kind::kKeys) normalizer[r] = a.normalizer[state * wide + r];
+      }
+      __syncwarp();
+      if (thread == 0) {
+        const bool fresh = head != packed;
+        arrive_expecting(loaded, ((fresh ? 4 : 1) + (Shape::kLowSums ? 1 : 0)) * shape.weights);
+        constexpr int kElements = Tile<kDim>::kBytes / 2;
+        if (fresh) {
+          const std::int64_t from = head * a.slices * kElements;
+          bulk_load(shared, a.projection.high + from, shape.weights, loaded);
+          bulk_load(shared + shape.weights, a.projection.low + from, shape.weights, loaded);
+          bulk_load(shared + 2 * shape.weights, a.projection.plain + from, shape.weights, loaded);
+        }
+        const std::int64_t from = state * a.slices * kElements;
+        bulk_load(shared + shape.tiles, a.tiles + from, shape.weights, loaded);
+        if constexpr (Shape::kLowSums) {
+          bulk_load(shared + shape.low_tiles, a.low + from, shape.weights, loaded);
+        }
+      } else if (thread % 32 == 0) {
+        arrive(loaded);
+      }
+      packed = head;
+    }
+  });
+}
+
+template <int kDim, Kind kKind, Writes kWrites>
+__global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads, 1)
+    pull_back_kernel(const __grid_constant__ PullBackArguments a) {
+  using Shape = PullBackShape<kDim, kKind, kWrites>;
+  extern __shared__ char raw[];
+  char* shared = raw + (-shared_address(raw) & 1023);
+  const Shape shape(a.slices);
+  auto* full = reinterpret_cast<Barrier*>(shared + shape.barriers);
+  Barrier* empty = full + shape.stages;
+  Barrier* loaded = empty + shape.stages;
+  Barrier* released = loaded + 1;
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < shape.stages; ++s) {
+      init(full + s, 4);
+      init(empty + s, 4);
+    }
+    init(loaded, 4);
+    init(released, 4 * Shape::kConsumers);
+    fence_barrier_init();
+  }
+  __syncthreads();
+  if (threadIdx.x < 128) {
+    give_registers<Shape::kProducer>();
+    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty);
+  } else {
+    take_registers<Shape::kConsumer>();
+    consume<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty);
+  }
+}
+
+template <int kDim, Kind kKind, Writes kWrites>
+cudaError_t launch(const PullBackArguments& a, int multiprocessors, cudaStream_t stream) {
+  using Shape = PullBackShape<kDim, kKind, kWrites>;
+  const Shape shape(a.slices);
+  const auto kernel = pull_back_kernel<kDim, kKind, kWrites>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared);
+  if (error != cudaSuccess) return error;
+  const std::int64_t tiles = a.items * ((a.tokens.length + kRows - 1) / kRows);
+  const auto blocks = static_cast<unsigned>(tiles < multiprocessors ? tiles : multiprocessors);
+  kernel<<<blocks, Shape::kThreads, shape.shared, stream>>>(a);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+bool pull_back_fits(int dim, int slices) {
+  switch (dim) {
+    case 32:
+      return PullBackShape<32, Kind::kRows, Writes::kBoth>(slices).stages >= 3 &&
+             PullBackShape<32, Kind::kKeys, Writes::kBoth>(slices).stages >= 3;
+    case 64:
+      return PullBackShape<64, Kind::kRows, Writes::kBoth>(slices).stages >= 3 &&
+             PullBackShape<64, Kind::kKeys, Writes::kBoth>(slices).stages >= 3;
+    default:
+      return PullBackShape<128, Kind::kRows, Writes::kX>(slices).stages >= 2;
+  }
+}
+
+cudaError_t pull_back_rows(const PullBackArguments& a, int dim, int multiprocessors,
+                           cudaStream_t stream) {
+  switch (dim) {
+    case 32:
+      return launch<32, Kind::kRows, Writes::kBoth>(a, multiprocessors, stream);
+    case 64:
+      return launch<64, Kind::kRows, Writes::kBoth>(a, multiprocessors, stream);
+    case 128:
+      return launch<128, Kind::kRows, Writes::kX>(a, multiprocessors, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+cudaError_t pull_back_keys(const PullBackArguments& a, int dim, int multiprocessors,
+                           cudaStream_t stream) {
+  switch (dim) {
+    case 32:
+      return launch<32, Kind::kKeys, Writes::kBoth>(a, multiprocessors, stream);
+    case 64:
+      return launch<64, Kind::kKeys, Writes::kBoth>(a, multiprocessors, stream);
+    case 128: {
+      const cudaError_t error = launch<128, Kind::kKeys, Writes::kX>(a, multiprocessors, stream);
+      if (error != cudaSuccess) return error;
+      return launch<128, Kind::kKeys, Writes::kY>(a, multiprocessors, stream);
+    }
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace performer::kernels::cuda::hopper

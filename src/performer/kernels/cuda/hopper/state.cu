@@ -1,0 +1,301 @@
+#include "performer/kernels/cuda/hopper/state.h"
+
+#include "performer/kernels/cuda/hopper/producer.cuh"
+
+// One producer warpgroup, and consumers that own 64 features each: their rows of W as the left
+// operand, so that W X^T comes out with features in rows, becomes exp2 in registers and goes
+// straight back as the left operand of S += Phi^T Y. S stays in registers over all tokens.
+namespace performer::kernels::cuda::hopper {
+namespace {
+
+template <int kDim, int kSlices, bool kGiven>
+struct StateShape {
+  static constexpr Kind kKind = kGiven ? Kind::kSums : Kind::kKeys;
+  using StageType = Stage<kDim, kKind>;
+  static constexpr int kConsumers = state_consumers(kDim);
+  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kLanes = kConsumers / kSlices;  // consumers of a slice take tiles in turn
+  static constexpr int kStages = kDim == 128 ? 4 : 8;
+  static constexpr int kAhead = kDim == 128 ? 2 : 4;             // tiles whose copies are under way
+  static constexpr int kWeights = kSlices * Tile<kDim>::kBytes;  // high, then low
+  static constexpr int kRing = 2 * kWeights;
+  static constexpr int kBarriers = kRing + kStages * StageType::kBytes;
+  static constexpr int kShared = kBarriers + 256 + 1024;  // and alignment
+  // Registers: the block has kThreads * kEntry; consumers take what the producer gives.
+  static constexpr int kEntry = 65536 / kThreads / 8 * 8;
+  static constexpr int kProducer = kDim == 128 ? 96 : 64;
+  static constexpr int kConsumer = (kEntry * (kConsumers + 1) - kProducer) / kConsumers / 8 * 8;
+};
+
+template <int kDim, int kSlices, bool kGiven>
+__device__ void consume(const StateArguments& a, char* shared, Barrier* weights, Barrier* full,
+                        Barrier* empty, std::int64_t item, int split, int first_slice,
+                        std::int64_t tiles) {
+  using Shape = StateShape<kDim, kSlices, kGiven>;
+  constexpr int kSteps = kDim / 16;
+  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int group = consumer % kSlices, lane = consumer / kSlices;
+  const Place place;
+  const std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
+  const std::uint32_t low = high + Shape::kWeights;
+  const int feature = (first_slice + group) * kRows + place.row;
+  const std::int64_t wide = static_cast<std::int64_t>(a.slices) * kRows;
+
+  float bias[2], c[2], z[2] = {0, 0};
+  const int heads = a.tokens.heads;
+  const std::int64_t head = item % heads / (heads / a.projection.heads);
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const int r = feature + 8 * h;
+    bias[h] = a.projection.bias[head * wide + r];
+    c[h] = kEmptyScale;
+    if constexpr (kGiven) {
+      const std::int64_t state =
+          item / heads * a.state_heads + item % heads / (heads / a.state_heads);
+      // Query exponents are l + c: c takes the sign of a shift.
+      c[h] = r < a.features ? -static_cast<float>(a.log2_scale[state * a.features + r]) : 0;
+    }
+  }
+  float sum[kDim / 2];
+#pragma unroll
+  for (float& s : sum) s = 0;
+
+  wait(weights, 0);
+  Ring ring{Shape::kStages};
+  ring.advance(lane);
+  for (std::int64_t tile = lane; tile < tiles; tile += Shape::kLanes, ring.advance(Shape::kLanes)) {
+    const typename Shape::StageType stage{shared + Shape::kRing +
+                                          ring.stage * Shape::StageType::kBytes};
+    wait(full + ring.stage, ring.parity);
+    const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
+    float u[32];
+    const auto term = [&](int j) {
+      return *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
+    };
+    if (stage.exact()) {
+#pragma unroll
+      for (float& x : u) x = 0;
+      mma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        mma_f16(u, Tile<kDim>::depth_major(low, step), Tile<kDim>::depth_major(x, step), true);
+      }
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
+      }
+      mma_commit();
+      mma_wait<0>();
+      // Large terms are added last: one rounding.
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float2 t = term(j);
+        u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
+      }
+    } else {
+#pragma unroll
+      for (int j = 0; j < 8; ++j) {
+        const float2 t = term(j);
+        u[4 * j] = u[4 * j + 2] = t.x, u[4 * j + 1] = u[4 * j + 3] = t.y;
+      }
+      mma_fence();
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
+      }
+      mma_commit();
+      mma_wait<0>();
+    }
+
+    if constexpr (!kGiven) {
+      float top[2] = {-INFINITY, -INFINITY};
+#pragma unroll
+      for (int i = 0; i < 32; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], u[i]);
+      const bool rises = top[0] + bias[0] > c[0] || top[1] + bias[1] > c[1];
+      if (__any_sync(~0U, rises)) {
+#pragma unroll
+        for (int h = 0; h < 2; ++h) {
+          const float needed = ceilf(quad_max(top[h]) + bias[h]);
+          if (needed > -INFINITY && needed > c[h]) {
+            const float raised = fminf(fmaxf(needed, -kLargestScale), kLargestScale);
+            const float factor = exp2(c[h] - raised);
+            c[h] = raised;
+            z[h] *= factor;
+#pragma unroll
+            for (int j = 0; j < kDim / 8; ++j) {
+              sum[4 * j + 2 * h] *= factor;
+              sum[4 * j + 2 * h + 1] *= factor;
+            }
+          }
+        }
+      }
+    }
+
+    const float shift[2] = {c[0] - bias[0], c[1] - bias[1]};
+    std::uint32_t phi[16];
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      float2 weight{1, 1};
+      if constexpr (kGiven) {
+        weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * j + place.column);
+      }
+#pragma unroll
+      for (int h = 0; h < 2; ++h) {
+        const float p0 = exp2(u[4 * j + 2 * h] - shift[h]);
+        const float p1 = exp2(u[4 * j + 2 * h + 1] - shift[h]);
+        const std::uint32_t pair = pack_bf16(p0, p1);
+        // Sums of the rounded features: their errors cancel where S is divided by z.
+        const float2 rounded = unpack<false>(pair);
+        z[h] += kGiven ? rounded.x * weight.x + rounded.y * weight.y : rounded.x + rounded.y;
+        phi[2 * j + h] = pair;
+      }
+    }
+    mma_fence();
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step), true);
+    }
+    mma_commit();
+    mma_wait<0>();
+    if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+  }
+
+  const std::int64_t base = ((item * a.splits + split) * Shape::kLanes + lane) * wide + feature;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    z[h] = quad_sum(z[h]);
+    const std::int64_t at = base + 8 * h;
+    if (place.column == 0) {
+      a.normalizer[at] = z[h];
+      if constexpr (!kGiven) a.scale[at] = c[h];
+    }
+#pragma unroll
+    for (int j = 0; j < kDim / 8; ++j) {
+      *reinterpret_cast<float2*>(a.sum + at * kDim + 8 * j + place.column) =
+          float2{sum[4 * j + 2 * h], sum[4 * j + 2 * h + 1]};
+    }
+  }
+}
+
+template <int kDim, int kSlices, bool kGiven>
+__global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1)
+    state_kernel(const __grid_constant__ StateArguments a) {
+  using Shape = StateShape<kDim, kSlices, kGiven>;
+  extern __shared__ char raw[];
+  char* shared = raw + (-shared_address(raw) & 1023);
+  auto* full = reinterpret_cast<Barrier*>(shared + Shape::kBarriers);
+  Barrier* empty = full + Shape::kStages;
+  Barrier* weights = empty + Shape::kStages;
+
+  const int feature_groups = a.slices / kSlices;
+  const int first_slice = static_cast<int>(blockIdx.x % feature_groups) * kSlices;
+  const int split = static_cast<int>(blockIdx.x / feature_groups % a.splits);
+  const std::int64_t item = blockIdx.x / feature_groups / a.splits;
+  const std::int64_t begin = split_begin(a.tokens.length, split, a.splits);
+  const std::int64_t tiles = split_begin(a.tokens.length, split + 1, a.splits) - begin;
+
+  if (threadIdx.x == 0) {
+    for (int s = 0; s < Shape::kStages; ++s) {
+      init(full + s, 4);
+      init(empty + s, 4 * kSlices);
+    }
+    init(weights, 1);
+    fence_barrier_init();
+  }
+  __syncthreads();
+
+  if (threadIdx.x < 128) {
+    give_registers<Shape::kProducer>();
+    const int heads = a.tokens.heads;
+    const std::int64_t head = item % heads / (heads / a.projection.heads);
+    const std::int64_t tile = head * a.slices + first_slice;
+    if (threadIdx.x == 0) {
+      constexpr int kElements = Tile<kDim>::kBytes / 2;
+      arrive_expecting(weights, 2 * Shape::kWeights);
+      bulk_load(shared, a.projection.high + tile * kElements, Shape::kWeights, weights);
+      bulk_load(shared + Shape::kWeights, a.projection.low + tile * kElements, Shape::kWeights,
+                weights);
+    }
+    float square = 0;
+    for (int g = 0; g < kSlices * kSquares; ++g) {
+      square = fmaxf(square, a.projection.square[tile * kSquares + g]);
+    }
+    const Producer<kDim, Shape::kKind> producer(a.tokens, item, kRoundingLimit / square);
+    const auto stage = [&](const Ring& ring) {
+      return
+          typename Shape::StageType{shared + Shape::kRing + ring.stage * Shape::StageType::kBytes};
+    };
+    Ring copied{Shape::kStages}, finished{Shape::kStages};
+#pragma unroll 1
+    for (std::int64_t t = -Shape::kAhead; t < tiles; ++t) {
+      if (t + Shape::kAhead < tiles) {
+        wait(empty + copied.stage, copied.parity ^ 1);
+        producer.begin((begin + t + Shape::kAhead) * kRows, stage(copied));
+        copied.advance();
+      }
+      copies_commit();
+      if (t < 0) continue;
+      producer.template finish<Shape::kAhead>((begin + t) * kRows, stage(finished),
+                                              full + finished.stage);
+      finished.advance();
+    }
+  } else {
+    take_registers<Shape::kConsumer>();
+    consume<kDim, kSlices, kGiven>(a, shared, weights, full, empty, item, split, first_slice,
+                                   tiles);
+  }
+}
+
+template <int kDim, int kSlices, bool kGiven>
+cudaError_t launch(const StateArguments& a, cudaStream_t stream) {
+  using Shape = StateShape<kDim, kSlices, kGiven>;
+  const auto kernel = state_kernel<kDim, kSlices, kGiven>;
+  const cudaError_t error =
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kShared);
+  if (error != cudaSuccess) return error;
+  const auto blocks = static_cast<unsigned>(a.items * a.splits * (a.slices / kSlices));
+  kernel<<<blocks, Shape::kThreads, Shape::kShared, stream>>>(a);
+  return cudaGetLastError();
+}
+
+template <bool kGiven>
+cudaError_t choose(const StateArguments& a, int dim, cudaStream_t stream) {
+  switch (dim * 10 + block_slices(dim, a.slices)) {
+    case 321:
+      return launch<32, 1, kGiven>(a, stream);
+    case 322:
+      return launch<32, 2, kGiven>(a, stream);
+    case 324:
+      return launch<32, 4, kGiven>(a, stream);
+    case 641:
+      return launch<64, 1, kGiven>(a, stream);
+    case 642:
+      return launch<64, 2, kGiven>(a, stream);
+    case 644:
+      return launch<64, 4, kGiven>(a, stream);
+    case 1281:
+      return launch<128, 1, kGiven>(a, stream);
+    case 1282:
+      return launch<128, 2, kGiven>(a, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
+}  // namespace
+
+cudaError_t sum_keys(const StateArguments& a, int dim, cudaStream_t stream) {
+  return choose<false>(a, dim, stream);
+}
+
+cudaError_t sum_rows(const StateArguments& a, int dim, cudaStream_t stream) {
+  return choose<true>(a, dim, stream);
+}
+
+int padded_slices(int dim, std::int64_t features) {
+  const auto slices = static_cast<int>((features + kRows - 1) / kRows);
+  const int most = state_consumers(dim);
+  return slices <= 2 ? slices : (slices + most - 1) / most * most;
+}
+
+}  // namespace performer::kernels::cuda::hopper
