@@ -83,6 +83,11 @@ mkdir -p "$reports"
 
 need setup scripts/setup.sh
 step lint scripts/lint.sh check
+if command -v nvcc >/dev/null; then
+  step nvcc .venv/bin/python scripts/nvcc.py build
+else
+  printf '%-18s SKIPPED: no nvcc on PATH, the CUDA kernels were not compiled\n' nvcc
+fi
 need build build_preset build release
 step tests-cpp run_ctest tests-cpp release --parallel "$jobs"
 step tests-python run_pytest tests-python tests/python

@@ -123,6 +123,8 @@ def main() -> int:
         source = Path(entry["file"])
         if ROOT / "src" not in source.parents:  # tests, and the precompiled header in the build
             continue
+        if source.suffix == ".cu":  # nvcc's own language: scripts/nvcc.py
+            continue
         arguments = clang_command(entry["command"])
         entries.append({**entry, "arguments": arguments})
         del entries[-1]["command"]

@@ -292,6 +292,7 @@ def _call_operator(
         state_normalizer=None if state is None else state.normalizer,
         state_log2_scale=None if state is None else state.log2_scale,
         state_fingerprint=fingerprint,
+        for_backward=torch.is_grad_enabled(),
     )
     if mark is not None:
         fingerprint_out = fingerprint_out ^ mark

@@ -26,7 +26,7 @@ def attention_arguments(feature_map, causal, grad=True, W=None, **options):
     if grad:
         tensors = [tensor.detach().clone().requires_grad_() for tensor in tensors]
     tail = (None,) * 4 if state is None else tuple(state)
-    return (*tensors, feature_map, causal, None, None, True, *named.values(), *tail)
+    return (*tensors, feature_map, causal, None, None, True, *named.values(), *tail, True)
 
 
 @pytest.mark.parametrize("feature_map", ["positive", "trigonometric", "relu"])
@@ -57,6 +57,20 @@ def test_favor_attention_packed():
     bounds = torch.tensor([0, 2, 6])
     arguments = (q.requires_grad_(), k, v, W, "positive", True, None, None, True, None)
     opcheck(OPS.favor_attention.default, (*arguments, bounds, bounds, 4, 4, *(None,) * 8))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fused", "composed"])
+def test_rows_are_returned_for_a_backward_pass_alone(dtype):
+    q, k, v, W = inputs("positive", B=2, L=5, dtype=dtype)
+    arguments = (q, k, v, W, "positive", True, None, None, True, *(None,) * 13)
+    with torch.no_grad():
+        out, row_sum, row_log2_scale, *state = OPS.favor_attention(*arguments, False)
+        opcheck(OPS.favor_attention.default, (*arguments, False))
+    full, full_sum, full_log2_scale, *full_state = OPS.favor_attention(*arguments, False)
+    assert row_sum.numel() == row_log2_scale.numel() == 0
+    assert full_sum.shape == full_log2_scale.shape == out.shape[:3]  # gradients may be asked for
+    for ours, theirs in zip((out, *state), (full, *full_state), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 @pytest.mark.parametrize("feature_map", ["positive", "relu"])

@@ -24,6 +24,7 @@ struct FavorArgs {
   std::optional<c10::SymInt> max_seqlen_q, max_seqlen_k;
   Tensor projection_k, bias_q, bias_k, key_bias;
   Tensor state_kv, state_normalizer, state_log2_scale, state_fingerprint;
+  bool for_backward = true;  // false: the rows' denominators, 8 bytes a row, are not returned
 
   FeatureMap map() const { return parse_feature_map(feature_map); }
   bool packed() const { return cu_seqlens_q.defined(); }
@@ -43,15 +44,11 @@ struct FavorArgs {
 /// Works on symbolic sizes. Throws with the argument's name and what was seen.
 void check_favor_args(const FavorArgs& args);
 
-/// The rules that need values: cu_seqlens (returned as host offsets) and the state's fingerprint.
+/// The rules on the values of cu_seqlens, which are returned as host offsets.
 struct PackedOffsets {
   Tensor q, k;  // int64 on the CPU, [N+1]
 };
 PackedOffsets check_packed_offsets(const FavorArgs& args);
-void check_state_fingerprint(const FavorArgs& args, const Tensor& fingerprint);
-
-/// Identifies projection (a sample of its values), map, scale and eps: int64 [1] on q's device.
-Tensor favor_fingerprint(const FavorArgs& args);
 
 /// An empty tensor of `sizes` whose dimensions lie in memory in the order of `like`'s.
 Tensor empty_in_stride_order(const Tensor& like, c10::SymIntArrayRef sizes);

@@ -1,6 +1,7 @@
 #include "performer/ops/favor_attention.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include "performer/ops/favor_schema.h"
 
@@ -34,7 +35,8 @@ FavorArgs make_args(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
           o.initial_state.kv,
           o.initial_state.normalizer,
           o.initial_state.log2_scale,
-          o.initial_state.fingerprint};
+          o.initial_state.fingerprint,
+          c10::GradMode::is_enabled()};
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -28,10 +29,26 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
                                const OptionalTensor& /*state_normalizer*/, const FavorArgs& args) {
     at::AutoDispatchBelowADInplaceOrView below_autograd;
     const FavorResult r = call_favor_attention(args);
-    ctx->save_for_backward({q, k, v, args.projection, args.projection_k, args.bias_q, args.bias_k,
-                            args.key_bias, args.state_kv, args.state_normalizer, r.row_sum,
-                            r.row_log2_scale, r.kv, r.normalizer, r.log2_scale, args.key_mask,
-                            args.cu_seqlens_q, args.cu_seqlens_k, args.state_log2_scale});
+    ctx->save_for_backward({q,
+                            k,
+                            v,
+                            args.projection,
+                            args.projection_k,
+                            args.bias_q,
+                            args.bias_k,
+                            args.key_bias,
+                            args.state_kv,
+                            args.state_normalizer,
+                            r.row_sum,
+                            r.row_log2_scale,
+                            r.kv,
+                            r.normalizer,
+                            r.log2_scale,
+                            kept_out(args, r),
+                            args.key_mask,
+                            args.cu_seqlens_q,
+                            args.cu_seqlens_k,
+                            args.state_log2_scale});
     ctx->saved_data["feature_map"] = args.feature_map;
     ctx->saved_data["causal"] = args.causal;
     ctx->saved_data["scale"] = args.scale;
@@ -45,8 +62,8 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto t = ctx->get_saved_variables();
     const auto* results = &t[kNumDifferentiable];
-    const auto* constants = results + 5;
-    FavorSaved saved{{{}, results[0], results[1], results[2], results[3], results[4], {}},
+    const auto* constants = results + 6;
+    FavorSaved saved{{results[5], results[0], results[1], results[2], results[3], results[4], {}},
                      grads[0].defined() ? grads[0] : zero_output_gradient(t[kQ], t[kV]),
                      grads[3],
                      grads[4],
@@ -77,6 +94,11 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
   }
 
  private:
+  // The fused CUDA kernels take g . out from it. The CPU's need no such memory: they form it anew.
+  static Tensor kept_out(const FavorArgs& args, const FavorResult& r) {
+    return args.q.is_cuda() && args.q.scalar_type() != at::kDouble ? r.out : Tensor();
+  }
+
   static Tensor zero_output_gradient(const Tensor& q, const Tensor& v) {
     return at::zeros_symint({q.sym_size(0), q.sym_size(1), q.sym_size(2), v.sym_size(3)},
                             q.options());
@@ -93,7 +115,9 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
   }
 };
 
-FavorResult forward_autograd(const FavorArgs& a) {
+FavorResult forward_autograd(const FavorArgs& args) {
+  FavorArgs a = args;
+  a.for_backward = a.for_backward || c10::GradMode::is_enabled();
   const auto r =
       FavorAttention::apply(a.q, a.k, a.v, as_optional(a.projection), as_optional(a.projection_k),
                             as_optional(a.bias_q), as_optional(a.bias_k), as_optional(a.key_bias),

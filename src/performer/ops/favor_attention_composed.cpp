@@ -6,8 +6,10 @@
 
 #include "performer/ops/composed/backward.h"
 #include "performer/ops/composed/forward.h"
-#include "performer/ops/composed/pow2.h"
 #include "performer/ops/favor_attention_cpu.h"
+#include "performer/ops/favor_attention_cuda.h"
+#include "performer/ops/favor_fingerprint.h"
+#include "performer/ops/favor_replay.h"
 #include "performer/ops/favor_schema.h"
 #include "performer/ops/last_kernel.h"
 
@@ -75,7 +77,9 @@ FavorResult forward_kernels(const FavorArgs& args) {
   FavorResult r = allocate_result(args);
   r.fingerprint = favor_fingerprint(args);
   check_state_fingerprint(args, r.fingerprint);
-  if (!forward_cpu(args, r)) run_forward(args, r);
+  if (forward_cuda(args, r)) return r;
+  const FavorResult full = with_rows(args, r);
+  if (!forward_cpu(args, full)) run_forward(args, full);
   return r;
 }
 
@@ -133,36 +137,12 @@ void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGra
   set_last_kernel("composed");
 }
 
-// The gradients that come in are for state tensors of other scales: kv 2^log2_scale is the same.
-void rescale_state_gradients(const FavorSaved& saved, FavorSaved& own) {
-  const Tensor shift = (saved.result.log2_scale - own.result.log2_scale)
-                           .masked_fill(own.result.log2_scale.le(composed::kReached), 0)
-                           .to(own.result.kv.scalar_type());
-  if (saved.grad_kv.defined()) {
-    own.grad_kv = composed::scale_pow2(saved.grad_kv, -shift.unsqueeze(-1));
-  }
-  if (saved.grad_normalizer.defined()) {
-    own.grad_normalizer = composed::scale_pow2(saved.grad_normalizer, -shift);
-  }
-}
-
 FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& args) {
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   FavorGradients grads = allocate_gradients(args, saved.needs);
-  if (backward_cpu(saved, args, grads)) return grads;
-  if (!served_by_cpu_kernels(args)) {
-    run_backward(saved, args, grads);
-    return grads;
-  }
-  // Weights must be divided by sums of these same weights: at large norms the two paths round
-  // exponents differently, and rows would no longer sum to 1.
-  FavorSaved own = saved;
-  own.result = allocate_result(args);
-  run_forward(args, own.result);
-  if (saved.grad_kv.defined() || saved.grad_normalizer.defined()) {
-    rescale_state_gradients(saved, own);
-  }
-  run_backward(own, args, grads);
+  if (backward_cpu(saved, args, grads) || backward_cuda(saved, args, grads)) return grads;
+  const bool own_forward = !served_by_cpu_kernels(args) && !served_by_cuda_kernels(args);
+  run_backward(own_forward ? saved : replay_forward(saved, args, &run_forward), args, grads);
   return grads;
 }
 

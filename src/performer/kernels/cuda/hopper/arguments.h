@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 #include "performer/kernels/params.h"
@@ -44,8 +46,10 @@ struct Projection {
 
 /// Tokens to project and what goes with them.
 struct Tokens {
+  CUtensorMap x_map, y_map;
+  bool mapped = false;      // the maps hold x and y; else their elements are gathered
   Source x, y, o;           // k, v, - or q, -, - or q, grad_out, out
-  bool vector = true;       // rows of all are contiguous, their chunks of 16 bytes aligned
+  bool vector = true;       // rows of o are contiguous, their chunks of 16 bytes aligned
   bool half = false;        // float16, else bfloat16
   std::int64_t length = 0;  // tokens of a sequence
   int heads = 1;            // of the items

@@ -40,6 +40,47 @@ bool is_vector(const TokenView& t) {
          aligned(t.head) && aligned(t.token);
 }
 
+using Encode = decltype(&cuTensorMapEncodeTiled);
+
+/// The driver's function, found once; null where the driver lacks it.
+Encode encoder() {
+  static const Encode encode = [] {
+    void* found = nullptr;
+    cudaDriverEntryPointQueryResult result{};
+    const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
+                                                               12000, cudaEnableDefault, &result);
+    return error == cudaSuccess && result == cudaDriverEntryPointSuccess
+               ? reinterpret_cast<Encode>(found)
+               : nullptr;
+  }();
+  return encode;
+}
+
+/// Boxes of 64 tokens of one head, swizzled as tiles are. False where TMA cannot read the tensor.
+bool make_map(CUtensorMap& map, const TokenView& t, const FavorProblem& p, std::int64_t heads,
+              std::int64_t length) {
+  if (!is_vector(t) || length == 0 || encoder() == nullptr) return false;
+  const std::int64_t sizes[4] = {p.dim, length, heads, p.batch};
+  const std::int64_t steps[4] = {1, t.token, t.head, t.batch};
+  cuuint64_t dims[4];
+  cuuint64_t strides[3];
+  for (int i = 0; i < 4; ++i) {
+    dims[i] = static_cast<cuuint64_t>(sizes[i]);
+    if (i == 0) continue;
+    // The stride of a dimension of size 1 is never used.
+    const std::int64_t stride = sizes[i] == 1 ? p.dim : steps[i];
+    if (stride <= 0) return false;
+    strides[i - 1] = static_cast<cuuint64_t>(stride) * 2;
+  }
+  const cuuint32_t box[4] = {static_cast<cuuint32_t>(p.dim < 64 ? p.dim : 64), 64, 1, 1};
+  const cuuint32_t unit[4] = {1, 1, 1, 1};
+  return encoder()(&map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, t.data, dims, strides, box, unit,
+                   CU_TENSOR_MAP_INTERLEAVE_NONE,
+                   p.dim < 64 ? CU_TENSOR_MAP_SWIZZLE_64B : CU_TENSOR_MAP_SWIZZLE_128B,
+                   CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                   CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
 Source source(const TokenView& t) {
   return {static_cast<const std::uint16_t*>(t.data), t.batch, t.head, t.token, t.element};
 }
@@ -51,7 +92,8 @@ Target target(const TokenView& t) {
 Tokens keys(const FavorProblem& p) {
   Tokens t;
   t.x = source(p.k), t.y = source(p.v);
-  t.vector = is_vector(p.k) && is_vector(p.v);
+  t.mapped = make_map(t.x_map, p.k, p, p.key_heads, p.key_length) &&
+             make_map(t.y_map, p.v, p, p.key_heads, p.key_length);
   t.half = p.dtype == Dtype::kHalf;
   t.length = p.key_length;
   t.heads = static_cast<int>(p.state_heads);
@@ -68,7 +110,7 @@ Tokens keys(const FavorProblem& p) {
 Tokens queries(const FavorProblem& p) {
   Tokens t;
   t.x = source(p.q);
-  t.vector = is_vector(p.q);
+  t.mapped = make_map(t.x_map, p.q, p, p.heads, p.query_length);
   t.half = p.dtype == Dtype::kHalf;
   t.length = p.query_length;
   t.heads = t.x_heads = t.y_heads = static_cast<int>(p.heads);
@@ -78,7 +120,8 @@ Tokens queries(const FavorProblem& p) {
 Tokens rows(const FavorProblem& p, const BackwardInputs& in) {
   Tokens t = queries(p);
   t.y = source(in.grad_out), t.o = source(in.out);
-  t.vector = t.vector && is_vector(in.grad_out) && is_vector(in.out);
+  t.mapped = t.mapped && make_map(t.y_map, in.grad_out, p, p.heads, p.query_length);
+  t.vector = is_vector(in.out);
   t.row_sum = in.row_sum, t.row_log2 = in.row_log2_scale;
   return t;
 }

@@ -1,5 +1,6 @@
 #include "performer/kernels/cuda/hopper/output.h"
 
+#include "performer/kernels/cuda/hopper/turns.cuh"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // One producer warpgroup and three that own 64 queries each: U = Q W^T slice by slice, exp2 in
@@ -11,7 +12,6 @@ namespace {
 constexpr int kConsumers = 3;
 constexpr int kThreads = 128 * (kConsumers + 1);
 constexpr int kAhead = 2;  // tiles whose copies are under way
-constexpr float kHeadroom = 8;
 constexpr int kLargestShared = 232448;
 
 template <int kDim>
@@ -35,6 +35,16 @@ struct OutputShape {
   }
 };
 
+/// Weights are at most 1 when the shift is chosen. Later ones may be up to 2^8.
+__device__ inline bool exceeds(const std::uint32_t (&p)[16]) {
+  const auto pair = [&](int i) { return *reinterpret_cast<const __half2*>(&p[i]); };
+  __half2 top[4] = {pair(0), pair(1), pair(2), pair(3)};
+#pragma unroll
+  for (int i = 4; i < 16; ++i) top[i % 4] = __hmax2(top[i % 4], pair(i));
+  const __half2 most = __hmax2(__hmax2(top[0], top[1]), __hmax2(top[2], top[3]));
+  return fmaxf(__low2float(most), __high2float(most)) > 256;
+}
+
 /// Whether a key reached one of the features; one flag per warp of the producer.
 __device__ inline bool any_reached(const int* flags) {
   return (flags[0] | flags[1] | flags[2] | flags[3]) != 0;
@@ -54,6 +64,9 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
   ring.advance(consumer);
   int turn = 0;  // the consumer of the piece's first tile
   std::uint32_t parity = 0;
+  const Turns turns(kConsumers, consumer);
+  const int rounds = (Piece::count(a.items, a.tokens.length) + kConsumers - 1) / kConsumers;
+  int done = 0;  // tiles of this consumer
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
     wait(loaded, parity);
     parity ^= 1;
@@ -83,6 +96,7 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
         if (exact) {
 #pragma unroll
           for (float& v : u) v = 0;
+          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
@@ -93,6 +107,7 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
           }
           mma_commit();
+          turns.pass();
           mma_wait<0>();
           // Large scales are added last: one rounding.
 #pragma unroll
@@ -106,25 +121,36 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             const float2 c = added(j);
             u[4 * j] = u[4 * j + 2] = c.x, u[4 * j + 1] = u[4 * j + 3] = c.y;
           }
+          settle(u);
+          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
             mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
           }
           mma_commit();
+          turns.pass();
           mma_wait<0>();
         }
-        float top[2] = {-INFINITY, -INFINITY};
+        std::uint32_t p[16];
+        const auto make_weights = [&] {
 #pragma unroll
-        for (int i = 0; i < 32; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], u[i]);
+          for (int i = 0; i < 16; ++i) {
+            p[i] = pack_f16(exp2(u[2 * i] - shift[i % 2]), exp2(u[2 * i + 1] - shift[i % 2]));
+          }
+        };
         const bool first = slice == 0;
-        if (first ||
-            __any_sync(~0U, top[0] > shift[0] + kHeadroom || top[1] > shift[1] + kHeadroom)) {
+        if (!first) make_weights();
+        if (first || __any_sync(~0U, exceeds(p))) {
 #pragma unroll
           for (int h = 0; h < 2; ++h) {
-            const float needed =
-                fminf(fmaxf(ceilf(quad_max(top[h])), 2 * kEmptyScale), -kEmptyScale);
-            if (first || needed > shift[h] + kHeadroom) {
+            float top = -INFINITY;
+#pragma unroll
+            for (int j = 0; j < 8; ++j) {
+              top = fmaxf(top, fmaxf(u[4 * j + 2 * h], u[4 * j + 2 * h + 1]));
+            }
+            const float needed = fminf(fmaxf(ceilf(quad_max(top)), 2 * kEmptyScale), -kEmptyScale);
+            if (first || needed > shift[h]) {
               const float factor = first ? 1 : exp2(shift[h] - needed);
               shift[h] = needed;
 #pragma unroll
@@ -134,12 +160,9 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
               }
             }
           }
+          make_weights();
         }
-        std::uint32_t p[16];
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-          p[i] = pack_f16(exp2(u[2 * i] - shift[i % 2]), exp2(u[2 * i + 1] - shift[i % 2]));
-        }
+        turns.take();
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -147,6 +170,8 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
                     SumTile<kDim>::descriptor(sums + slice * SumTile<kDim>::kBytes, step), true);
         }
         mma_commit();
+        const bool last = slice + 1 == a.slices && ++done == rounds;
+        turns.pass_but_last(last);
         mma_wait<0>();
       }
 
@@ -174,17 +199,24 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       stage_fragment<kDim>(stage.x(), o, inverse[0], inverse[1], a.tokens.half);
       sync_warpgroup(1 + consumer);
       store_tile<kDim>(stage.x(), a.out, out, tile * kRows, a.tokens.length);
+      fence_async();  // the next copy into the stage is not an ordinary write
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
     }
     if (threadIdx.x % 32 == 0) arrive(released);
   });
+  if (done < rounds) {  // a last round without a tile for this consumer
+    for (int slice = 0; slice < a.slices; ++slice) {
+      turns.take(), turns.pass();
+      turns.take(), turns.pass_but_last(slice + 1 == a.slices);
+    }
+  }
 }
 
 template <int kDim>
 __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
                         Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty,
-                        int* reached) {
+                        Barrier* raw, int* reached) {
   const int thread = static_cast<int>(threadIdx.x);
   auto* column = reinterpret_cast<float*>(shared + shape.column);
   auto* factor = reinterpret_cast<float*>(shared + shape.factor);
@@ -211,13 +243,13 @@ __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape
 #pragma unroll 1
     for (std::int64_t tile = piece.begin - kAhead; tile < piece.end; ++tile) {
       if (tile + kAhead < piece.end) {
-        wait(empty + copied.stage, copied.parity ^ 1);
-        producer.begin((tile + kAhead) * kRows, stage(copied));
+        producer.begin((tile + kAhead) * kRows, stage(copied), empty + copied.stage,
+                       copied.parity ^ 1, raw + copied.stage);
         copied.advance();
       }
-      copies_commit();
       if (tile < piece.begin) continue;
-      producer.template finish<kAhead>(tile * kRows, stage(finished), full + finished.stage);
+      producer.finish(tile * kRows, stage(finished), raw + finished.stage, finished.parity,
+                      full + finished.stage);
       finished.advance();
       if (tile + 1 != ready) continue;
       wait(released, parity);
@@ -254,18 +286,20 @@ __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape
 template <int kDim>
 __global__ void __launch_bounds__(kThreads, 1)
     output_kernel(const __grid_constant__ OutputArguments a) {
-  extern __shared__ char raw[];
-  char* shared = raw + (-shared_address(raw) & 1023);
+  extern __shared__ char memory[];
+  char* shared = memory + (-shared_address(memory) & 1023);
   const OutputShape<kDim> shape(a.slices);
   auto* full = reinterpret_cast<Barrier*>(shared + shape.barriers);
   Barrier* empty = full + shape.stages;
-  Barrier* loaded = empty + shape.stages;
+  Barrier* raw = empty + shape.stages;
+  Barrier* loaded = raw + shape.stages;
   Barrier* released = loaded + 1;
   int* reached = reinterpret_cast<int*>(released + 1);
   if (threadIdx.x == 0) {
     for (int s = 0; s < shape.stages; ++s) {
       init(full + s, 4);
       init(empty + s, 4);
+      init(raw + s, 1);
     }
     init(loaded, 4);
     init(released, 4 * kConsumers);
@@ -274,7 +308,7 @@ __global__ void __launch_bounds__(kThreads, 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<96>();
-    produce<kDim>(a, shape, shared, loaded, released, full, empty, reached);
+    produce<kDim>(a, shape, shared, loaded, released, full, empty, raw, reached);
   } else {
     take_registers<136>();
     consume<kDim>(a, shape, shared, loaded, released, full, empty, reached);

@@ -8,8 +8,8 @@
 #include "performer/kernels/cuda/hopper/tile.cuh"
 
 // One warpgroup brings tiles of tokens to shared memory: any strides, masked rows as zeros, x as
-// float16, y as bfloat16, and per token what its exponents and sums need. A thread converts the
-// chunks it copied itself.
+// float16, y as bfloat16, and per token what its exponents and sums need. Boxes are
+// copied by TMA and converted in place.
 namespace performer::kernels::cuda::hopper {
 
 enum class Kind {
@@ -113,6 +113,9 @@ class Producer {
         chunk_(static_cast<int>(threadIdx.x % kChunks)),
         first_row_(static_cast<int>(threadIdx.x % 128 / kChunks)) {
     const std::int64_t n = item / t.heads, head = item % t.heads;
+    batch_ = static_cast<int>(n);
+    x_head_ = static_cast<int>(head) / (t.heads / t.x_heads);
+    y_head_ = static_cast<int>(head) / (t.heads / t.y_heads);
     x_ = t.x.data + n * t.x.batch + head / (t.heads / t.x_heads) * t.x.head;
     if constexpr (kPaired) {
       y_ = t.y.data + n * t.y.batch + head / (t.heads / t.y_heads) * t.y.head;
@@ -128,14 +131,18 @@ class Producer {
     if constexpr (kKind == Kind::kRows) o_ = t.o.data + n * t.o.batch + head * t.o.head;
   }
 
-  /// Begins to copy tokens [first, first + 64) into a free stage.
-  __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage) const {
-    if (t_.vector) {
-      copy(x_ + first * t_.x.token, static_cast<int>(t_.x.token), first, stage.x());
-      if constexpr (kPaired) {
-        copy(y_ + first * t_.y.token, static_cast<int>(t_.y.token), first, stage.y());
+  /// Begins to copy tokens [first, first + 64) into a stage, once it is free.
+  __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage, Barrier* empty,
+                        std::uint32_t parity, Barrier* raw) const {
+    if (t_.mapped) {
+      if (threadIdx.x % 128 == 0) {
+        wait(empty, parity);
+        arrive_expecting(raw, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
+        copy(t_.x_map, x_head_, first, stage.x(), raw);
+        if constexpr (kPaired) copy(t_.y_map, y_head_, first, stage.y(), raw);
       }
     } else {
+      wait(empty, parity);
       gather(t_.x, x_, first, stage.x());
       if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
     }
@@ -158,11 +165,11 @@ class Producer {
     }
   }
 
-  /// Hands the tokens that `begin` copied over. All but the last kPending copies are complete.
-  template <int kPending>
-  __device__ void finish(std::int64_t first, Stage<kDim, kKind> stage, Barrier* full) const {
-    const bool exact =
-        t_.half ? convert<true, kPending>(first, stage) : convert<false, kPending>(first, stage);
+  /// Hands the tokens that `begin` copied over.
+  __device__ void finish(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
+                         std::uint32_t parity, Barrier* full) const {
+    const bool exact = t_.half ? convert<true>(first, stage, raw, parity)
+                               : convert<false>(first, stage, raw, parity);
     const bool any = __any_sync(~0U, exact);
     if (threadIdx.x % 32 == 0) stage.flags()[threadIdx.x % 128 / 32] = any ? 1 : 0;
     fence_async();
@@ -186,15 +193,13 @@ class Producer {
 
   __device__ int row(int pass) const { return pass * (128 / kChunks) + first_row_; }
 
-  __device__ void copy(const std::uint16_t* rows, int stride, std::int64_t first,
-                       char* tile) const {
-    const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
-    const std::uint32_t to = shared_address(tile);
+  __device__ void copy(const CUtensorMap& map, int head, std::int64_t first, char* tile,
+                       Barrier* raw) const {
+    constexpr int kBlock = Tile<kDim>::kRowBytes / 2;
 #pragma unroll
-    for (int pass = 0; pass < kPasses; ++pass) {
-      const int at = row(pass);
-      copy_chunk(to + Tile<kDim>::offset(at, chunk_),
-                 rows + (at < left ? at : 0) * stride + 8 * chunk_, at < left);
+    for (int e = 0; e < kDim; e += kBlock) {
+      tensor_load(tile + e / kBlock * Tile<kDim>::kBlockBytes, &map, e, static_cast<int>(first),
+                  head, batch_, raw);
     }
   }
 
@@ -208,6 +213,8 @@ class Producer {
       *reinterpret_cast<uint4*>(tile + Tile<kDim>::offset(row(pass), chunk_)) = value;
     }
   }
+
+  __device__ bool has_key_data() const { return mask_ != nullptr || bias_ != nullptr; }
 
   __device__ RowData load_row(std::int64_t token) const {
     RowData data{token < t_.length, 0, 0, {0, 0, 0, 0}};
@@ -248,17 +255,25 @@ class Producer {
   }
 
   // The thread's chunks, in place. Whether a token is too long for W in float16.
-  template <bool kHalf, int kPending>
-  __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage) const {
+  template <bool kHalf>
+  __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
+                          std::uint32_t parity) const {
     constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows at a time
     constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
     bool exact = false;
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; pass += kBatch) {
       RowData data[kBatch];
+      if (kKind == Kind::kQueries || (kKind == Kind::kKeys && !has_key_data())) {
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) data[i] = load_row(first + row(pass + i));
-      copies_wait<kPending>();
+        for (int i = 0; i < kBatch; ++i) {
+          data[i] = RowData{first + row(pass + i) < t_.length, 0, 0, {0, 0, 0, 0}};
+        }
+      } else {
+#pragma unroll
+        for (int i = 0; i < kBatch; ++i) data[i] = load_row(first + row(pass + i));
+      }
+      if (t_.mapped) wait(raw, parity);
       float square[kBatch] = {}, weight[kBatch] = {};
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
@@ -298,6 +313,7 @@ class Producer {
   const bool* mask_ = nullptr;
   const float* bias_ = nullptr;
   std::int64_t row_ = 0;
+  int batch_, x_head_, y_head_;
 };
 
 /// A place in a ring of stages.

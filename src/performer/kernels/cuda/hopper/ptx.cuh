@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cuda.h>
+
 #include <cstdint>
 
 // Hopper's instructions that have no name in CUDA C++: barriers with transaction counts, bulk
@@ -56,16 +58,14 @@ __device__ inline void bulk_load(void* to, const void* from, std::uint32_t bytes
       : "memory");
 }
 
-/// 16 bytes to shared memory; zeros where `inside` is false.
-__device__ inline void copy_chunk(std::uint32_t to, const void* from, bool inside) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from),
-               "r"(inside ? 16 : 0)
-               : "memory");
-}
-__device__ inline void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-template <int kPending>
-__device__ inline void copies_wait() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+/// A box of a tensor, completing on the barrier.
+__device__ inline void tensor_load(void* to, const CUtensorMap* map, int c0, int c1, int c2, int c3,
+                                   Barrier* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, "
+      "%3, %4, %5}], [%6];" ::"r"(shared_address(to)),
+      "l"(map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(barrier))
+      : "memory");
 }
 
 /// Ordinary writes to shared memory before, tensor cores' reads after.

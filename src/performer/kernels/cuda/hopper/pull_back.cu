@@ -2,6 +2,7 @@
 
 #include <type_traits>
 
+#include "performer/kernels/cuda/hopper/turns.cuh"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // Warpgroups own 64 tokens each. Slice by slice of 64 features: U = X W^T and E = Y T^T (T = S / z
@@ -61,6 +62,10 @@ __device__ void consume(const PullBackArguments& a,
   ring.advance(consumer);
   int turn = 0;
   std::uint32_t parity = 0;
+  const Turns turns(Shape::kConsumers, consumer);
+  const int rounds =
+      (Piece::count(a.items, a.tokens.length) + Shape::kConsumers - 1) / Shape::kConsumers;
+  int done = 0;  // tiles of this consumer
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
     wait(loaded, parity);
     parity ^= 1;
@@ -105,6 +110,7 @@ __device__ void consume(const PullBackArguments& a,
         }
         if constexpr (Shape::kX) settle(e);
         const auto multiply = [&](auto also_low) {
+          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
@@ -126,6 +132,7 @@ __device__ void consume(const PullBackArguments& a,
             }
           }
           mma_commit();
+          turns.pass();
           mma_wait<0>();
         };
         if (exact) {
@@ -146,6 +153,7 @@ __device__ void consume(const PullBackArguments& a,
             u[4 * j] = c.x + term[0], u[4 * j + 2] = c.x + term[1];
             u[4 * j + 1] = c.y + term[0], u[4 * j + 3] = c.y + term[1];
           }
+          settle(u);
           multiply(std::false_type{});
         }
         std::uint32_t p[16], f[16];
@@ -159,6 +167,7 @@ __device__ void consume(const PullBackArguments& a,
             f[i] = pack_bf16(f0, f1);
           }
         }
+        turns.take();
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -171,6 +180,8 @@ __device__ void consume(const PullBackArguments& a,
           }
         }
         mma_commit();
+        const bool last = slice + 1 == a.slices && ++done == rounds;
+        turns.pass_but_last(last);
         mma_wait<0>();
       }
       slope_sum[0] = quad_sum(slope_sum[0]), slope_sum[1] = quad_sum(slope_sum[1]);
@@ -215,17 +226,25 @@ __device__ void consume(const PullBackArguments& a,
         store_tile<kDim>(stage.y(), a.y, a.y.data + n * a.y.batch + head * a.y.head, tile * kRows,
                          a.tokens.length);
       }
+      fence_async();  // the next copy into the stage is not an ordinary write
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
     }
     if (threadIdx.x % 32 == 0) arrive(released);
   });
+  if (done < rounds) {  // a last round without a tile for this consumer
+    for (int slice = 0; slice < a.slices; ++slice) {
+      turns.take(), turns.pass();
+      turns.take(), turns.pass_but_last(slice + 1 == a.slices);
+    }
+  }
 }
 
 template <int kDim, Kind kKind, Writes kWrites>
 __device__ void produce(const PullBackArguments& a,
                         const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty) {
+                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty,
+                        Barrier* raw) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
   const int thread = static_cast<int>(threadIdx.x);
   auto* column = reinterpret_cast<float*>(shared + shape.column);
@@ -253,13 +272,13 @@ __device__ void produce(const PullBackArguments& a,
 #pragma unroll 1
     for (std::int64_t tile = piece.begin - kAhead; tile < piece.end; ++tile) {
       if (tile + kAhead < piece.end) {
-        wait(empty + copied.stage, copied.parity ^ 1);
-        producer.begin((tile + kAhead) * kRows, stage(copied));
+        producer.begin((tile + kAhead) * kRows, stage(copied), empty + copied.stage,
+                       copied.parity ^ 1, raw + copied.stage);
         copied.advance();
       }
-      copies_commit();
       if (tile < piece.begin) continue;
-      producer.template finish<kAhead>(tile * kRows, stage(finished), full + finished.stage);
+      producer.finish(tile * kRows, stage(finished), raw + finished.stage, finished.parity,
+                      full + finished.stage);
       finished.advance();
       if (tile + 1 != ready) continue;
       wait(released, parity);
@@ -299,17 +318,19 @@ template <int kDim, Kind kKind, Writes kWrites>
 __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads, 1)
     pull_back_kernel(const __grid_constant__ PullBackArguments a) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
-  extern __shared__ char raw[];
-  char* shared = raw + (-shared_address(raw) & 1023);
+  extern __shared__ char memory[];
+  char* shared = memory + (-shared_address(memory) & 1023);
   const Shape shape(a.slices);
   auto* full = reinterpret_cast<Barrier*>(shared + shape.barriers);
   Barrier* empty = full + shape.stages;
-  Barrier* loaded = empty + shape.stages;
+  Barrier* raw = empty + shape.stages;
+  Barrier* loaded = raw + shape.stages;
   Barrier* released = loaded + 1;
   if (threadIdx.x == 0) {
     for (int s = 0; s < shape.stages; ++s) {
       init(full + s, 4);
       init(empty + s, 4);
+      init(raw + s, 1);
     }
     init(loaded, 4);
     init(released, 4 * Shape::kConsumers);
@@ -318,7 +339,7 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<Shape::kProducer>();
-    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty);
+    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty, raw);
   } else {
     take_registers<Shape::kConsumer>();
     consume<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty);

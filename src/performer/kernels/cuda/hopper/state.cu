@@ -1,6 +1,9 @@
 #include "performer/kernels/cuda/hopper/state.h"
 
+#include <type_traits>
+
 #include "performer/kernels/cuda/hopper/producer.cuh"
+#include "performer/kernels/cuda/hopper/turns.cuh"
 
 // One producer warpgroup, and consumers that own 64 features each: their rows of W as the left
 // operand, so that W X^T comes out with features in rows, becomes exp2 in registers and goes
@@ -16,10 +19,13 @@ struct StateShape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kLanes = kConsumers / kSlices;  // consumers of a slice take tiles in turn
   static constexpr int kStages = kDim == 128 ? 4 : 8;
-  static constexpr int kAhead = kDim == 128 ? 2 : 4;             // tiles whose copies are under way
+  static constexpr int kAhead = kDim == 128 ? 2 : 4;  // tiles whose copies are under way
+  static constexpr bool kOnesColumn = !kGiven && kDim < 128;
+  static constexpr int kSumColumns = kOnesColumn ? kDim + 8 : kDim;
   static constexpr int kWeights = kSlices * Tile<kDim>::kBytes;  // high, then low
   static constexpr int kRing = 2 * kWeights;
-  static constexpr int kBarriers = kRing + kStages * StageType::kBytes;
+  static constexpr int kOnes = kRing + kStages * StageType::kBytes;  // 2 KiB of bfloat16 1
+  static constexpr int kBarriers = kOnes + 2048;
   static constexpr int kShared = kBarriers + 256 + 1024;  // and alignment
   // Registers: the block has kThreads * kEntry; consumers take what the producer gives.
   static constexpr int kEntry = 65536 / kThreads / 8 * 8;
@@ -29,15 +35,13 @@ struct StateShape {
 
 template <int kDim, int kSlices, bool kGiven>
 __device__ void consume(const StateArguments& a, char* shared, Barrier* weights, Barrier* full,
-                        Barrier* empty, std::int64_t item, int split, int first_slice,
-                        std::int64_t tiles) {
+                        Barrier* empty, std::int64_t item, int split, int first_slice, int tiles) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
   constexpr int kSteps = kDim / 16;
   const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
   const int group = consumer % kSlices, lane = consumer / kSlices;
   const Place place;
-  const std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
-  const std::uint32_t low = high + Shape::kWeights;
+  std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
   const int feature = (first_slice + group) * kRows + place.row;
   const std::int64_t wide = static_cast<std::int64_t>(a.slices) * kRows;
 
@@ -56,61 +60,102 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
       c[h] = r < a.features ? -static_cast<float>(a.log2_scale[state * a.features + r]) : 0;
     }
   }
-  float sum[kDim / 2];
+  // Keys: one more column, of ones, sums the rounded features to z.
+  float sum[Shape::kSumColumns / 2];
 #pragma unroll
   for (float& s : sum) s = 0;
+  float u[32];
+  std::uint32_t phi[16];
+  const std::uint32_t ones = shared_address(shared) + Shape::kOnes;
+
+  const auto stage_of = [&](const Ring& ring) {
+    return typename Shape::StageType{shared + Shape::kRing + ring.stage * Shape::StageType::kBytes};
+  };
+  // Exponents of a tile begin as its terms; large ones are added last, with one rounding.
+  const auto begin_exponents = [&](const typename Shape::StageType& stage, bool exact) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
+      u[4 * j] = u[4 * j + 2] = exact ? 0 : t.x, u[4 * j + 1] = u[4 * j + 3] = exact ? 0 : t.y;
+    }
+  };
+  const auto end_exponents = [&](const typename Shape::StageType& stage) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
+      u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
+    }
+  };
+  const auto project = [&](std::uint32_t x, auto exact) {
+    if constexpr (exact.value) {
+#pragma unroll
+      for (int step = 0; step < kSteps; ++step) {
+        mma_f16(u, Tile<kDim>::depth_major(high + Shape::kWeights, step),
+                Tile<kDim>::depth_major(x, step), true);
+      }
+    }
+#pragma unroll
+    for (int step = 0; step < kSteps; ++step) {
+      mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
+    }
+    mma_commit();
+  };
+  const auto add_features = [&](std::uint32_t y) {
+#pragma unroll
+    for (int step = 0; step < 4; ++step) {
+      if constexpr (Shape::kOnesColumn) {
+        mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step, ones), true);
+      } else {
+        mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step), true);
+      }
+    }
+    mma_commit();
+  };
 
   wait(weights, 0);
   Ring ring{Shape::kStages};
   ring.advance(lane);
-  for (std::int64_t tile = lane; tile < tiles; tile += Shape::kLanes, ring.advance(Shape::kLanes)) {
-    const typename Shape::StageType stage{shared + Shape::kRing +
-                                          ring.stage * Shape::StageType::kBytes};
+  const Turns turns(Shape::kConsumers, consumer);
+  const int rounds = (tiles + Shape::kLanes - 1) / Shape::kLanes;
+#pragma unroll 1
+  for (int round = 0; round < rounds; ++round, ring.advance(Shape::kLanes)) {
+    if (lane + round * Shape::kLanes >= tiles) {  // a last round without a tile for this lane
+      turns.take(), turns.pass();
+      turns.take(), turns.pass_but_last(true);
+      break;
+    }
     wait(full + ring.stage, ring.parity);
-    const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
-    float u[32];
-    const auto term = [&](int j) {
-      return *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-    };
-    if (stage.exact()) {
-#pragma unroll
-      for (float& x : u) x = 0;
+    const auto stage = stage_of(ring);
+    asm volatile("" : "+r"(high));  // descriptors are made anew: registers are short
+    const bool exact = stage.exact();
+    begin_exponents(stage, exact);
+    settle(u);
+    turns.take();
+    if (exact) {
       mma_fence();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        mma_f16(u, Tile<kDim>::depth_major(low, step), Tile<kDim>::depth_major(x, step), true);
-      }
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
-      }
-      mma_commit();
+      project(shared_address(stage.x()), std::true_type{});
+      turns.pass();
       mma_wait<0>();
-      // Large terms are added last: one rounding.
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 t = term(j);
-        u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
-      }
+      end_exponents(stage);
     } else {
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 t = term(j);
-        u[4 * j] = u[4 * j + 2] = t.x, u[4 * j + 1] = u[4 * j + 3] = t.y;
-      }
       mma_fence();
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
-      }
-      mma_commit();
+      project(shared_address(stage.x()), std::false_type{});
+      turns.pass();
       mma_wait<0>();
     }
-
     if constexpr (!kGiven) {
-      float top[2] = {-INFINITY, -INFINITY};
+      float top[2];
 #pragma unroll
-      for (int i = 0; i < 32; ++i) top[i / 2 % 2] = fmaxf(top[i / 2 % 2], u[i]);
+      for (int h = 0; h < 2; ++h) {
+        float t[4];
+#pragma unroll
+        for (int i = 0; i < 4; ++i) t[i] = fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]);
+#pragma unroll
+        for (int i = 4; i < 8; ++i) {
+          t[i % 4] = fmaxf(t[i % 4], fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]));
+        }
+        top[h] = fmaxf(fmaxf(t[0], t[1]), fmaxf(t[2], t[3]));
+      }
       const bool rises = top[0] + bias[0] > c[0] || top[1] + bias[1] > c[1];
       if (__any_sync(~0U, rises)) {
 #pragma unroll
@@ -122,7 +167,7 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
             c[h] = raised;
             z[h] *= factor;
 #pragma unroll
-            for (int j = 0; j < kDim / 8; ++j) {
+            for (int j = 0; j < Shape::kSumColumns / 8; ++j) {
               sum[4 * j + 2 * h] *= factor;
               sum[4 * j + 2 * h + 1] *= factor;
             }
@@ -130,32 +175,27 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
         }
       }
     }
-
     const float shift[2] = {c[0] - bias[0], c[1] - bias[1]};
-    std::uint32_t phi[16];
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      float2 weight{1, 1};
-      if constexpr (kGiven) {
-        weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * j + place.column);
-      }
+    for (int i = 0; i < 16; ++i) {
+      phi[i] = pack_bf16(exp2(u[2 * i] - shift[i % 2]), exp2(u[2 * i + 1] - shift[i % 2]));
+    }
+    if constexpr (!Shape::kOnesColumn) {
+      // Sums of the rounded features: their errors cancel against those of S.
 #pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const float p0 = exp2(u[4 * j + 2 * h] - shift[h]);
-        const float p1 = exp2(u[4 * j + 2 * h + 1] - shift[h]);
-        const std::uint32_t pair = pack_bf16(p0, p1);
-        // Sums of the rounded features: their errors cancel where S is divided by z.
-        const float2 rounded = unpack<false>(pair);
-        z[h] += kGiven ? rounded.x * weight.x + rounded.y * weight.y : rounded.x + rounded.y;
-        phi[2 * j + h] = pair;
+      for (int i = 0; i < 16; ++i) {
+        float2 weight{1, 1};
+        if constexpr (kGiven) {
+          weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * (i / 2) + place.column);
+        }
+        const float2 rounded = unpack<false>(phi[i]);
+        z[i % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i % 2]));
       }
     }
+    turns.take();
     mma_fence();
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step), true);
-    }
-    mma_commit();
+    add_features(shared_address(stage.y()));
+    turns.pass_but_last(round + 1 == rounds);
     mma_wait<0>();
     if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
   }
@@ -163,7 +203,7 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
   const std::int64_t base = ((item * a.splits + split) * Shape::kLanes + lane) * wide + feature;
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    z[h] = quad_sum(z[h]);
+    z[h] = Shape::kOnesColumn ? sum[Shape::kSumColumns / 2 - 4 + 2 * h] : quad_sum(z[h]);
     const std::int64_t at = base + 8 * h;
     if (place.column == 0) {
       a.normalizer[at] = z[h];
@@ -181,26 +221,33 @@ template <int kDim, int kSlices, bool kGiven>
 __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1)
     state_kernel(const __grid_constant__ StateArguments a) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
-  extern __shared__ char raw[];
-  char* shared = raw + (-shared_address(raw) & 1023);
+  extern __shared__ char memory[];
+  char* shared = memory + (-shared_address(memory) & 1023);
   auto* full = reinterpret_cast<Barrier*>(shared + Shape::kBarriers);
   Barrier* empty = full + Shape::kStages;
-  Barrier* weights = empty + Shape::kStages;
+  Barrier* raw = empty + Shape::kStages;
+  Barrier* weights = raw + Shape::kStages;
 
   const int feature_groups = a.slices / kSlices;
   const int first_slice = static_cast<int>(blockIdx.x % feature_groups) * kSlices;
   const int split = static_cast<int>(blockIdx.x / feature_groups % a.splits);
   const std::int64_t item = blockIdx.x / feature_groups / a.splits;
   const std::int64_t begin = split_begin(a.tokens.length, split, a.splits);
-  const std::int64_t tiles = split_begin(a.tokens.length, split + 1, a.splits) - begin;
+  const auto tiles = static_cast<int>(split_begin(a.tokens.length, split + 1, a.splits) - begin);
 
   if (threadIdx.x == 0) {
     for (int s = 0; s < Shape::kStages; ++s) {
       init(full + s, 4);
       init(empty + s, 4 * kSlices);
+      init(raw + s, 1);
     }
     init(weights, 1);
     fence_barrier_init();
+  }
+  if (threadIdx.x < 128) {
+    reinterpret_cast<uint4*>(shared + Shape::kOnes)[threadIdx.x] =
+        uint4{0x3F803F80U, 0x3F803F80U, 0x3F803F80U, 0x3F803F80U};
+    fence_async();
   }
   __syncthreads();
 
@@ -227,16 +274,15 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
     };
     Ring copied{Shape::kStages}, finished{Shape::kStages};
 #pragma unroll 1
-    for (std::int64_t t = -Shape::kAhead; t < tiles; ++t) {
+    for (int t = -Shape::kAhead; t < tiles; ++t) {
       if (t + Shape::kAhead < tiles) {
-        wait(empty + copied.stage, copied.parity ^ 1);
-        producer.begin((begin + t + Shape::kAhead) * kRows, stage(copied));
+        producer.begin((begin + t + Shape::kAhead) * kRows, stage(copied), empty + copied.stage,
+                       copied.parity ^ 1, raw + copied.stage);
         copied.advance();
       }
-      copies_commit();
       if (t < 0) continue;
-      producer.template finish<Shape::kAhead>((begin + t) * kRows, stage(finished),
-                                              full + finished.stage);
+      producer.finish((begin + t) * kRows, stage(finished), raw + finished.stage, finished.parity,
+                      full + finished.stage);
       finished.advance();
     }
   } else {

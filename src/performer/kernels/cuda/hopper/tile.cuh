@@ -37,6 +37,11 @@ struct Tile {
   __device__ static std::uint64_t row_major(std::uint32_t address, int step) {
     return descriptor(address + step * 16 * kRowBytes, kBlockBytes, 8 * kRowBytes);
   }
+  /// The same with 8 more columns, at a higher address.
+  __device__ static std::uint64_t row_major(std::uint32_t address, int step, std::uint32_t more) {
+    const std::uint32_t from = address + step * 16 * kRowBytes;
+    return descriptor(from, static_cast<int>(more - from), 8 * kRowBytes);
+  }
 
  private:
   __device__ static std::uint64_t descriptor(std::uint32_t address, int leading, int stride) {

@@ -12,6 +12,12 @@ namespace performer::kernels::cuda::hopper {
 struct Piece {
   std::int64_t item, begin, end;  // tiles of the item
 
+  /// Tiles of the block.
+  __device__ static int count(std::int64_t items, std::int64_t length) {
+    const std::int64_t tiles = items * ((length + kRows - 1) / kRows);
+    return static_cast<int>(tiles * (blockIdx.x + 1) / gridDim.x - tiles * blockIdx.x / gridDim.x);
+  }
+
   /// The pieces of the block, one after the other: body(piece).
   template <class Body>
   __device__ static void for_each(std::int64_t items, std::int64_t length, Body body) {

@@ -1,0 +1,62 @@
+# The fused CUDA kernels. They need a torch with CUDA, whose own package finds nvcc and the toolkit.
+# Elsewhere the composed operator serves tensors of a GPU.
+set(PERFORMER_CUDA AUTO CACHE STRING "CUDA kernels: AUTO (where torch has CUDA and nvcc is found), ON or OFF")
+set_property(CACHE PERFORMER_CUDA PROPERTY STRINGS AUTO ON OFF)
+set(PERFORMER_CUDA_ARCHITECTURES "80;90;80-virtual" CACHE STRING
+    "Architectures of the portable kernels: numbers, N-virtual for PTX, or native; Hopper's are sm_90a always")
+
+set(PERFORMER_HAS_CUDA OFF)
+if(NOT PERFORMER_CUDA STREQUAL "OFF")
+  if((TARGET torch_cuda OR TORCH_CUDA_LIBRARIES) AND CMAKE_CUDA_COMPILER AND TARGET CUDA::cudart)
+    set(PERFORMER_HAS_CUDA ON)
+  elseif(NOT PERFORMER_CUDA STREQUAL "AUTO")
+    message(FATAL_ERROR "PERFORMER_CUDA=ON needs a torch with CUDA, got torch ${PERFORMER_TORCH_VERSION}, and nvcc, got '${CMAKE_CUDA_COMPILER}'")
+  endif()
+endif()
+message(STATUS "performer: CUDA kernels ${PERFORMER_HAS_CUDA} (PERFORMER_CUDA=${PERFORMER_CUDA})")
+
+# -gencode words of `architectures`.
+function(performer_gencode architectures result)
+  set(words)
+  foreach(architecture IN LISTS architectures)
+    if(architecture STREQUAL "native")
+      list(APPEND words -arch=native)
+    elseif(architecture MATCHES "^([0-9]+a?)-virtual$")
+      list(APPEND words "SHELL:-gencode arch=compute_${CMAKE_MATCH_1},code=compute_${CMAKE_MATCH_1}")
+    else()
+      list(APPEND words "SHELL:-gencode arch=compute_${architecture},code=sm_${architecture}")
+    endif()
+  endforeach()
+  set(${result} "${words}" PARENT_SCOPE)
+endfunction()
+
+# Compiles the .cu files under `folder` into `target`. They know no torch, nor its flags for nvcc.
+function(performer_add_cuda_kernels target folder)
+  set(CMAKE_CUDA_FLAGS "" PARENT_SCOPE)   # read at the end of the folder that calls
+  unset(CMAKE_CUDA_STANDARD)   # CMake 3.25 does not know C++20 of nvcc 13: the option is given below
+  file(GLOB portable CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/portable/*.cu)
+  file(GLOB hopper CONFIGURE_DEPENDS ${folder}/hopper/*.cu)
+  foreach(path portable hopper)
+    set(architectures ${PERFORMER_CUDA_ARCHITECTURES})
+    if(path STREQUAL "hopper")
+      set(architectures 90a)   # wgmma and setmaxnreg exist there and nowhere else
+    endif()
+    if(NOT ${path})
+      continue()
+    endif()
+    performer_gencode("${architectures}" gencode)
+    set(objects ${target}_${path}_kernels)
+    add_library(${objects} OBJECT ${${path}})
+    target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+    target_compile_options(${objects} PRIVATE -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo ${gencode})
+    set_target_properties(${objects} PROPERTIES
+      CUDA_ARCHITECTURES OFF CUDA_SEPARABLE_COMPILATION OFF POSITION_INDEPENDENT_CODE ON)
+    if(CCACHE)
+      set_target_properties(${objects} PROPERTIES CUDA_COMPILER_LAUNCHER ${CCACHE})
+    endif()
+    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
+  endforeach()
+  # The runtime as torch has it: shared, the one that is loaded already.
+  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_ARCHITECTURES OFF)
+  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:CUDA::cudart>)
+endfunction()

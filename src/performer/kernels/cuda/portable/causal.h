@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "performer/kernels/cuda/kernels.h"
+
+// Causal FAVOR+ of the portable path.
+namespace performer::kernels::cuda::portable {
+
+std::size_t causal_forward_workspace(const FavorProblem& problem, const Device& device);
+cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& outputs,
+                           const Device& device, void* workspace, cudaStream_t stream);
+
+std::size_t causal_backward_workspace(const FavorProblem& problem, const Device& device);
+cudaError_t causal_backward(const FavorProblem& problem, const BackwardInputs& inputs,
+                            const BackwardOutputs& outputs, const Device& device, void* workspace,
+                            cudaStream_t stream);
+
+}  // namespace performer::kernels::cuda::portable

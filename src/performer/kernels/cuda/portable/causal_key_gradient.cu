@@ -1,0 +1,484 @@
+#include "performer/kernels/cuda/portable/causal_rows.cuh"
+#include "performer/kernels/cuda/portable/causal_state.cuh"
+#include "performer/kernels/cuda/portable/launch.h"
+
+// The gradient of keys and values: a walk backwards with (dS, dz), the sums over the rows after the
+// chunk, relative to scales e of those rows: p_ir = 2^(lq_ir - e_r) / den_i, phi_jr = 2^(lk_jr +
+// e_r),
+//   slope_rj = v_j . dS_r + dz_r + sum_{i >= j} p_ir (g_i . v_j - along_i)
+//   d log phi_r(k_j) = phi_jr slope_rj
+//   dv_j = sum_r phi_jr dS_r + sum_{i >= j} (sum_r p_ir phi_jr) g_i
+//   dS_r += sum_i p_ir g_i,  dz_r -= sum_i p_ir along_i
+// A key's weight in a row that sees it is at most 1, so that phi <= 2 for all keys before the rows
+// that made e. With several query heads of a state head, what a head's rows are is made anew where
+// it is needed; with one it stays.
+namespace performer::kernels::cuda::portable {
+namespace {
+
+/// s.part: the part of the chunk before token `end` whose rows exceed the scales by no more than
+/// the headroom, and those scales: of the later rows, or of the last row where there are none;
+/// raised to the part's last row where that exceeds them. Starts and ends with a barrier.
+__device__ __forceinline__ void choose_row_scales(CausalShared& s, const CausalCall& call,
+                                                  int end) {
+  const Problem& p = call.problem;
+  __syncthreads();
+  const Tokens before = s.rows & tokens_below(end);
+  const int last = before == 0 ? -1 : 63 - __clzll(static_cast<long long>(before));
+  const int lane = static_cast<int>(threadIdx.x) % 16, column = 4 * lane;
+  int cut = 0;
+  for (int r = static_cast<int>(threadIdx.x) / 16; r < call.features_padded(); r += 16) {
+    const float e = s.state.scale[r];
+    const bool empty = e <= kReachedScale;
+    float reference = p.exponential ? e : 0.0F;
+    if (p.exponential && r < p.features) {
+      const int at = empty ? last : end - 1;
+      const float* l = s.scratch.queries + static_cast<std::int64_t>(r) * kTile;
+      const auto relative = [&](int row) {
+        return l[row] - (call.group == 1 ? s.shift[row] : 0.0F);
+      };
+      if (at >= 0 && has(before, at)) {
+        const float own = relative(at);
+        if (own > kReachedScale && (empty || own - e > kHeadroom)) reference = round_up_log2(own);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = column + i;
+        const bool earlier = row < at && has(before, row);
+        if (earlier && relative(row) - reference > kHeadroom) cut = max(cut, row + 1);
+      }
+    }
+    if (lane == 0) s.scratch.reference[r] = reference;
+  }
+  cut = __reduce_max_sync(0xffffffffU, cut);
+  if (lane_id() == 0) s.flags[warp_id()] = cut;
+  __syncthreads();
+#pragma unroll
+  for (int w = 0; w < kWarps; ++w) cut = max(cut, s.flags[w]);
+  if (threadIdx.x == 0) {
+    const Tokens range = tokens_below(end) & ~tokens_below(cut);
+    s.part = {s.live & range, s.rows & range, cut, end, false};
+  }
+  __syncthreads();
+}
+
+struct KeyGradient {
+  CausalShared& s;
+  const CausalCall& call;
+  const BackwardInputs& in;
+  const BackwardOutputs& out;
+
+  /// The chunk at hand (project_keys), last part first. wanted: (dS, dz) is needed after it.
+  __device__ __forceinline__ void operator()(bool wanted) const {
+    project_rows();
+    for (int end = s.count; end > 0; end = s.part.begin) {
+      choose_row_scales(s, call, end);
+      for (int block = 0; block < call.value_blocks; ++block) value_gradient(block);
+      key_gradient();
+      if (wanted || s.part.begin > 0) add_rows();
+    }
+  }
+
+ private:
+  __device__ __forceinline__ bool single() const { return call.group == 1; }
+  __device__ __forceinline__ std::int64_t head_at(int g) const {
+    return s.segment.head * call.group + g;
+  }
+  __device__ __forceinline__ Tokens enter_head(int g) const {
+    begin_head(s, call, head_at(g), in.out, in.grad_out);
+    return load_row_terms(s, call, in, head_at(g));
+  }
+
+  /// Into the scratch: log2 features of the rows' queries; of several heads the largest of l -
+  /// shift.
+  __device__ __forceinline__ void project_rows() const {
+    Tokens rows = 0;
+    for (int g = 0; g < call.group; ++g) {
+      rows |= enter_head(g);
+      project_queries(s, call, [&](int first, float(&l)[4][4]) {
+        float* to = s.scratch.queries + first * kTile;
+        if (!single()) {
+          float before[4][4];
+          subtract_shifts(l);
+          if (g > 0) {
+            load_tile(before, to, kTile);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {
+#pragma unroll
+              for (int j = 0; j < 4; ++j) l[i][j] = fmaxf(l[i][j], before[i][j]);
+            }
+          }
+        }
+        store_tile(l, to, kTile);
+      });
+    }
+    if (threadIdx.x == 0) s.rows = rows;
+  }
+
+  __device__ __forceinline__ void subtract_shifts(float (&l)[4][4]) const {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const float shift = s.shift[col0() + j];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) l[i][j] -= shift;
+    }
+  }
+
+  /// x[feature][row] = p of the head at hand, relative to `scale`. Several heads: tiles 0 and 1,
+  /// and barriers.
+  __device__ __forceinline__ void row_weights(float (&x)[4][4], int g, int slice,
+                                              const float (&scale)[4]) const {
+    const Problem& p = call.problem;
+    if (single()) {
+      load_tile(x, s.scratch.queries + slice * kTileArea, kTile);
+    } else {
+      project_slice(x, p, s.query_projection, s.queries, AllLive{}, slice * kTile, false, s.tile(0),
+                    s.tile(1));
+    }
+    make_row_weights(x, s, p, slice * kTile, scale, column_bits(s.part.rows));
+  }
+
+  /// x[feature][key] = phi.
+  __device__ __forceinline__ void key_features(float (&x)[4][4], int slice) const {
+    float scale[4];
+    load_rows_of(scale, s.scratch.reference, slice * kTile);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) scale[i] = -scale[i];
+    load_tile(x, s.scratch.keys + slice * kTileArea, kTile);
+    make_key_features(x, call.problem, slice * kTile, scale, column_bits(s.part.use));
+  }
+
+  /// x[feature][column] = dS 2^(e - reference).
+  __device__ __forceinline__ void state_tile(float (&x)[4][4], int slice, int block) const {
+    const int first = slice * kTile, stride = call.values_padded();
+    float reference[4], factor[4];
+    load_rows_of(reference, s.scratch.reference, first);
+    reference_factors(factor, s, reference, first);
+    load_tile(x, s.state.sum + static_cast<std::int64_t>(first) * stride + block * kTile, stride);
+    multiply_rows(x, factor);
+  }
+
+  /// dv of one block of values. Tile 3 keeps the weights of a single head for the next block.
+  __device__ __forceinline__ void value_gradient(int block) const {
+    float acc[4][4], weights[4][4], x[4][4], reference[4];
+    const bool own_weights = single() && block == 0;
+    clear(acc);
+    clear(weights);
+    for (int slice = 0; slice < call.slices; ++slice) {
+      __syncthreads();
+      key_features(x, slice);
+      store_acc(x, s.tile(0));
+      state_tile(x, slice, block);
+      store_acc(x, s.tile(1));
+      if (own_weights) {
+        load_rows_of(reference, s.scratch.reference, slice * kTile);
+        row_weights(x, 0, slice, reference);
+        store_acc(x, s.tile(2));
+      }
+      __syncthreads();
+      product(acc, s.tile(0), s.tile(1));
+      if (own_weights) product(weights, s.tile(2), s.tile(0));
+    }
+    for (int g = 0; g < call.group; ++g) {
+      if (!single()) {
+        enter_head(g);
+        head_weights(weights, g);
+      }
+      if (!single() || block == 0) {
+        select_seen(weights);
+        store_acc(weights, s.tile(3));
+      }
+      __syncthreads();
+      load_rows(s.tile(1), s.gradient, block * kTile, Live{s.part.rows});
+      write_to(out.v, call.problem.value_dim);
+      __syncthreads();
+      product(acc, s.tile(3), s.tile(1));
+    }
+    store_keys(block * kTile, acc);
+  }
+
+  /// weights[row][key] = sum_r p phi of one of several heads.
+  __device__ __forceinline__ void head_weights(float (&weights)[4][4], int g) const {
+    clear(weights);
+    for (int slice = 0; slice < call.slices; ++slice) {
+      float x[4][4], reference[4];
+      load_rows_of(reference, s.scratch.reference, slice * kTile);
+      row_weights(x, g, slice, reference);
+      __syncthreads();
+      store_acc(x, s.tile(2));
+      key_features(x, slice);
+      store_acc(x, s.tile(0));
+      __syncthreads();
+      product(weights, s.tile(2), s.tile(0));
+    }
+  }
+
+  /// [row][key]: 0 where the key comes after the row.
+  __device__ __forceinline__ void select_seen(float (&x)[4][4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        if (col0() + j > row0() + i) x[i][j] = 0;
+      }
+    }
+  }
+
+  /// s.out becomes the chunk's keys of a result, for store_keys after the next barrier.
+  __device__ __forceinline__ void write_to(const TokenView& result, std::int64_t width) const {
+    const Problem& p = call.problem;
+    if (threadIdx.x != 0) return;
+    s.out = chunk_rows(result, p, s.segment, key_head(p, s.segment), s.begin, width);
+  }
+
+  /// Rows of keys of the part into s.out; 0 where masked.
+  __device__ __forceinline__ void store_keys(int column, float (&acc)[4][4]) const {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int row = row0() + i;
+      if (row < s.part.begin || row >= s.part.end) continue;
+      const bool present = has(s.part.use, row);
+#pragma unroll
+      for (int j = 0; j < 4; ++j) acc[i][j] = present ? acc[i][j] : 0.0F;
+      store_row4(s.out, row, column + col0(), acc[i]);
+    }
+  }
+
+  /// Tile 3: g_i . v_j - along_i as [row][key], 0 for j > i. With one block of values, tile 1 has v
+  /// as [column][key] afterwards.
+  __device__ __forceinline__ void make_pairs() const {
+    float acc[4][4];
+    clear(acc);
+    for (int block = 0; block < call.value_blocks; ++block) {
+      __syncthreads();
+      load_columns(s.tile(2), s.gradient, block * kTile, Live{s.part.rows});
+      load_columns(s.tile(1), s.values, block * kTile, Live{s.part.use});
+      __syncthreads();
+      product(acc, s.tile(2), s.tile(1));
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const float along = s.along[row0() + i];
+#pragma unroll
+      for (int j = 0; j < 4; ++j) acc[i][j] -= along;
+    }
+    select_seen(acc);
+    store_acc(acc, s.tile(3));
+  }
+
+  /// dk. In the scratch, the keys' log2 features of the part become the gradient for them.
+  __device__ __forceinline__ void key_gradient() const {
+    float total[1][4] = {{0, 0, 0, 0}};
+    if (single()) make_pairs();
+    for (int slice = 0; slice < call.slices; ++slice) {
+      float slope[4][4];
+      clear(slope);
+      add_state_slopes(slope, slice);
+      if (single()) {
+        product(slope, s.tile(2), s.tile(3));
+      } else {
+        for (int g = 0; g < call.group; ++g) add_head_slopes(slope, g, slice);
+      }
+      differentiate(slope, slice, total);
+    }
+    __syncthreads();
+    column_sum_parts(total, s.parts);
+    __syncthreads();
+    if (threadIdx.x < kTile)
+      s.total[threadIdx.x] = column_sum(s.parts, static_cast<int>(threadIdx.x));
+    pull_back();
+  }
+
+  /// slope[feature][key] += v . dS + dz. A single head's p goes to tile 2, [row][feature].
+  __device__ __forceinline__ void add_state_slopes(float (&slope)[4][4], int slice) const {
+    const int first = slice * kTile;
+    float x[4][4], reference[4], factor[4], z[4];
+    const bool resident = single() && call.value_blocks == 1;
+    for (int block = 0; block < call.value_blocks; ++block) {
+      state_tile(x, slice, block);
+      __syncthreads();
+      store_acc_transposed(x, s.tile(0));
+      if (!resident) load_columns(s.tile(1), s.values, block * kTile, Live{s.part.use});
+      if (single() && block == 0) {
+        load_rows_of(reference, s.scratch.reference, first);
+        row_weights(x, 0, slice, reference);
+        store_acc_transposed(x, s.tile(2));
+      }
+      __syncthreads();
+      product(slope, s.tile(0), s.tile(1));
+    }
+    load_rows_of(reference, s.scratch.reference, first);
+    reference_factors(factor, s, reference, first);
+    load_rows_of(z, s.state.normalizer, first);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) slope[i][j] = fmaf(z[i], factor[i], slope[i][j]);
+    }
+  }
+
+  /// slope += p (g . v - along) of one of several heads.
+  __device__ __forceinline__ void add_head_slopes(float (&slope)[4][4], int g, int slice) const {
+    float x[4][4], reference[4];
+    enter_head(g);
+    make_pairs();
+    load_rows_of(reference, s.scratch.reference, slice * kTile);
+    row_weights(x, g, slice, reference);
+    __syncthreads();
+    store_acc_transposed(x, s.tile(2));
+    __syncthreads();
+    product(slope, s.tile(2), s.tile(3));
+  }
+
+  /// Into the scratch, for the keys of the part; total: sums over features.
+  __device__ __forceinline__ void differentiate(const float (&slope)[4][4], int slice,
+                                                float (&total)[1][4]) const {
+    const Problem& p = call.problem;
+    const unsigned bits = column_bits(s.part.use);
+    float x[4][4], reference[4];
+    float* to = s.scratch.keys + slice * kTileArea;
+    load_rows_of(reference, s.scratch.reference, slice * kTile);
+    load_tile(x, to, kTile);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const float weight =
+            p.exponential ? exp2_fast(x[i][j] + reference[i]) : relu_slope(x[i][j]);
+        const float gradient = weight * slope[i][j];
+        if ((bits >> j & 1U) == 0) continue;
+        x[i][j] = gradient;
+        total[0][j] += gradient;
+      }
+    }
+    store_tile(x, to, kTile);
+  }
+
+  __device__ __forceinline__ void pull_back() const {
+    const Problem& p = call.problem;
+    for (int column = 0; column < p.dim; column += kTile) {
+      float acc[4][4], x[4][4];
+      clear(acc);
+      for (int slice = 0; slice < call.slices; ++slice) {
+        load_tile(x, s.scratch.keys + slice * kTileArea, kTile);
+        __syncthreads();
+        store_acc(x, s.tile(0));
+        load_projection_rows(s.tile(1), s.key_projection, slice * kTile, column);
+        write_to(out.k, p.dim);
+        __syncthreads();
+        product(acc, s.tile(0), s.tile(1));
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int row = row0() + i;
+        const float4 k = p.norm_gradient != 0 && has(s.part.use, row)
+                             ? fetch4(s.keys, row, column + col0())
+                             : make_float4(0, 0, 0, 0);
+        const float own = p.norm_gradient * s.total[row];
+        acc[i][0] = fmaf(own, k.x, acc[i][0] * p.pull_back);
+        acc[i][1] = fmaf(own, k.y, acc[i][1] * p.pull_back);
+        acc[i][2] = fmaf(own, k.z, acc[i][2] * p.pull_back);
+        acc[i][3] = fmaf(own, k.w, acc[i][3] * p.pull_back);
+      }
+      store_keys(column, acc);
+    }
+  }
+
+  /// (dS, dz, e) with the rows of the part. Tile 2: p as [row][feature], tile 3: g.
+  __device__ __forceinline__ void add_rows() const {
+    const int stride = call.values_padded();
+    if (call.problem.exponential) lift_scales();
+    for (int slice = 0; slice < call.slices; ++slice) {
+      const int first = slice * kTile;
+      float along[4] = {0, 0, 0, 0};
+      for (int block = 0; block < call.value_blocks; ++block) {
+        float acc[4][4];
+        state_tile(acc, slice, block);
+        for (int g = 0; g < call.group; ++g) {
+          if (!single()) enter_head(g);
+          if (!single() || block == 0) {
+            float x[4][4], reference[4], sum[4];
+            load_rows_of(reference, s.scratch.reference, first);
+            row_weights(x, g, slice, reference);
+            sum_along(sum, x, s);
+#pragma unroll
+            for (int i = 0; i < 4; ++i) along[i] += block == 0 ? sum[i] : 0.0F;
+            __syncthreads();
+            store_acc_transposed(x, s.tile(2));
+          } else {
+            __syncthreads();
+          }
+          if (slice == 0 || !single() || call.value_blocks > 1) {
+            load_rows(s.tile(3), s.gradient, block * kTile, Live{s.part.rows});
+          }
+          __syncthreads();
+          product(acc, s.tile(2), s.tile(3));
+        }
+        store_tile(acc, s.state.sum + static_cast<std::int64_t>(first) * stride + block * kTile,
+                   stride);
+      }
+      if (col0() != 0) continue;
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int r = first + row0() + i;
+        const float scale = s.scratch.reference[r];
+        const float factor = exp2_integer(s.state.scale[r] - scale);
+        s.state.scale[r] = scale;
+        s.state.normalizer[r] = fmaf(s.state.normalizer[r], factor, -along[i]);
+      }
+    }
+  }
+
+  /// The reference becomes the scales that the sums with the part's rows need. Ends in a barrier.
+  __device__ __forceinline__ void lift_scales() const {
+    const unsigned bits = column_bits(s.part.rows);
+    for (int slice = 0; slice < call.slices; ++slice) {
+      float l[4][4], scale[4];
+      load_tile(l, s.scratch.queries + slice * kTileArea, kTile);
+      load_rows_of(scale, s.state.scale, slice * kTile);
+      if (single()) subtract_shifts(l);
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        float most = -infinity();
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if ((bits >> j & 1U) != 0) most = fmaxf(most, l[i][j]);
+        }
+        most = row_lanes_max(most);
+        if (most > kReachedScale) scale[i] = fmaxf(scale[i], round_up_log2(most));
+        if (col0() == 0) s.scratch.reference[slice * kTile + row0() + i] = scale[i];
+      }
+    }
+    __syncthreads();
+  }
+};
+
+__global__ void __launch_bounds__(kThreads, kResidentBlocks)
+    key_gradients(const __grid_constant__ CausalCall call,
+                  const __grid_constant__ BackwardInputs in,
+                  const __grid_constant__ BackwardOutputs out) {
+  CausalShared& s = causal_shared();
+  const KeyGradient gradient{s, call, in, out};
+  for (std::int64_t work = blockIdx.x; work < call.works(); work += gridDim.x) {
+    begin_segment(s, call, work);
+    if (call.segments == 1) {
+      load_boundary(call, BoundaryState::gradient(call.problem, in), s.segment.item, s.state);
+    }
+    const bool initial = s.segment.index == 0 && out.state.normalizer != nullptr;
+    for (auto chunks = static_cast<int>((s.segment.end - s.segment.begin + kTile - 1) / kTile);
+         chunks > 0; --chunks) {
+      project_keys(s, call, s.segment.begin + static_cast<std::int64_t>(chunks - 1) * kTile);
+      gradient(initial || chunks > 1);
+    }
+    __syncthreads();
+    if (initial) store_initial_gradient(call, s.state, s.segment.item, in, out.state);
+  }
+}
+
+}  // namespace
+
+cudaError_t launch_key_gradients(const CausalCall& call, const BackwardInputs& in,
+                                 const BackwardOutputs& out, cudaStream_t stream) {
+  return launch(key_gradients, call.blocks, kCausalBytes, stream, call, in, out);
+}
+
+}  // namespace performer::kernels::cuda::portable
