@@ -1,6 +1,5 @@
 #include "performer/kernels/cuda/hopper/merge.h"
 
-#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
 #include <cfloat>
@@ -14,8 +13,19 @@ constexpr int kThreads = 256;
 constexpr int kColumns = 8;  // of S in one block of merge_kernel
 constexpr int kPasses = 2;   // over its features, 512 at most
 
-__device__ inline std::uint16_t bf16_bits(float x) {
-  return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+struct Chunk {
+  float x[8] = {};
+};
+
+__device__ inline Chunk load_chunk(const float* from) {
+  const float4 a = reinterpret_cast<const float4*>(from)[0];
+  const float4 b = reinterpret_cast<const float4*>(from)[1];
+  return {{a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w}};
+}
+
+__device__ inline uint4 pack_chunk(const Chunk& c) {
+  return {pack_bf16(c.x[0], c.x[1]), pack_bf16(c.x[2], c.x[3]), pack_bf16(c.x[4], c.x[5]),
+          pack_bf16(c.x[6], c.x[7])};
 }
 
 /// The power of two that brings `largest` under 2^14; 1 where it is 0 or not finite.
@@ -55,11 +65,9 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
     const auto add = [&](float scale, float normalizer, const float* from) {
       const float factor = exp2(scale - c);
       z = fmaf(normalizer, factor, z);
-      const auto* rows = reinterpret_cast<const float4*>(from + group * kColumns);
-      float sum[kColumns];
-      *reinterpret_cast<float4*>(sum) = rows[0], *reinterpret_cast<float4*>(sum + 4) = rows[1];
+      const Chunk sum = load_chunk(from + group * kColumns);
 #pragma unroll
-      for (int i = 0; i < kColumns; ++i) s[i] = fmaf(sum[i], factor, s[i]);
+      for (int i = 0; i < kColumns; ++i) s[i] = fmaf(sum.x[i], factor, s[i]);
     };
 #pragma unroll 2
     for (int p = 0; p < a.partials; ++p) {
@@ -133,15 +141,20 @@ __global__ void __launch_bounds__(kThreads)
   const int thread = static_cast<int>(threadIdx.x);
   auto* tile =
       reinterpret_cast<char*>(a.tiles) + blockIdx.x * static_cast<std::int64_t>(Tile<kDim>::kBytes);
-  for (int i = thread; i < kRows * kDim; i += kThreads) {
-    const int row = i / kDim, e = i % kDim, feature = slice * kRows + row;
+#pragma unroll 2
+  for (int i = thread; i < kRows * Tile<kDim>::kChunks; i += kThreads) {
+    const int row = i / Tile<kDim>::kChunks, chunk = i % Tile<kDim>::kChunks;
+    const int feature = slice * kRows + row;
     const bool inside = feature < a.features;
     const std::int64_t at = item * a.features + feature;
     const float z = inside ? a.state.normalizer[at] : 0;
-    const float s = z != 0 ? a.state.kv[at * kDim + e] / z : 0;
-    *reinterpret_cast<std::uint16_t*>(tile + Tile<kDim>::offset(row, e / 8) + e % 8 * 2) =
-        bf16_bits(s);
-    if (e == 0) {
+    const float inverse = z != 0 ? 1 / z : 0;
+    Chunk s;
+    if (inside) s = load_chunk(a.state.kv + at * kDim + 8 * chunk);
+#pragma unroll
+    for (float& x : s.x) x = z != 0 ? x * inverse : 0;
+    *reinterpret_cast<uint4*>(tile + Tile<kDim>::offset(row, chunk)) = pack_chunk(s);
+    if (chunk == 0) {
       a.column[static_cast<std::int64_t>(blockIdx.x) * kRows + row] =
           z != 0 ? static_cast<float>(a.state.log2_scale[at]) + __log2f(z) : -INFINITY;
     }
@@ -196,25 +209,38 @@ __global__ void __launch_bounds__(kThreads)
     a.column[to] = -c;
     a.normalizer_sum[to] = dz;
   }
-  for (int i = thread; i < kQuarterRows * kDim; i += kThreads) {
-    const int row = quarter * kQuarterRows + i / kDim, e = i % kDim;
+  for (int i = thread; i < kQuarterRows * Tile<kDim>::kChunks; i += kThreads) {
+    const int row = quarter * kQuarterRows + i / Tile<kDim>::kChunks;
+    const int chunk = i % Tile<kDim>::kChunks;
     const int feature = slice * kRows + row;
-    float ds = 0;
+    Chunk ds;
+    const auto add = [&](const float* from) {
+      const Chunk part = load_chunk(from + 8 * chunk);
+#pragma unroll
+      for (int e = 0; e < 8; ++e) ds.x[e] += part.x[e];
+    };
 #pragma unroll 4
-    for (int p = 0; p < a.partials; ++p) ds += a.sum[(first + p * wide + row) * kDim + e];
+    for (int p = 0; p < a.partials; ++p) add(a.sum + (first + p * wide + row) * kDim);
     if (feature < a.features) {
       const std::int64_t at = item * a.features + feature;
-      if (a.grad_state.kv != nullptr) ds += a.grad_state.kv[at * kDim + e];
+      if (a.grad_state.kv != nullptr) add(a.grad_state.kv + at * kDim);
       if (a.grad_initial.kv != nullptr) {
-        a.grad_initial.kv[at * kDim + e] =
-            initial_gradient(a, at, ds, a.grad_state.kv, at * kDim + e);
+#pragma unroll
+        for (int e = 0; e < 8; ++e) {
+          const std::int64_t to = at * kDim + 8 * chunk + e;
+          a.grad_initial.kv[to] = initial_gradient(a, at, ds.x[e], a.grad_state.kv, to);
+        }
       }
     }
-    const std::int64_t to = tile * Tile<kDim>::kBytes + Tile<kDim>::offset(row, e / 8) + e % 8 * 2;
-    const std::uint16_t high = bf16_bits(ds);
-    *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.high) + to) = high;
-    *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.low) + to) =
-        bf16_bits(ds - __uint_as_float(static_cast<std::uint32_t>(high) << 16));
+    const std::int64_t to = tile * Tile<kDim>::kBytes + Tile<kDim>::offset(row, chunk);
+    const uint4 high = pack_chunk(ds);
+    *reinterpret_cast<uint4*>(reinterpret_cast<char*>(a.high) + to) = high;
+    const std::uint32_t pairs[4] = {high.x, high.y, high.z, high.w};
+#pragma unroll
+    for (int e = 0; e < 8; ++e) {
+      ds.x[e] -= __uint_as_float(e % 2 == 0 ? pairs[e / 2] << 16 : pairs[e / 2] & 0xFFFF0000U);
+    }
+    *reinterpret_cast<uint4*>(reinterpret_cast<char*>(a.low) + to) = pack_chunk(ds);
   }
 }
 

@@ -1,24 +1,24 @@
 #include "performer/kernels/cuda/hopper/output.h"
 
-#include "performer/kernels/cuda/hopper/turns.cuh"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
-// One producer warpgroup and three that own 64 queries each: U = Q W^T slice by slice, exp2 in
-// registers, straight back as the left operand of O += P [S / z, 1]. A row's shift is the maximum
-// of its first slice, raised where a later one is 2^8 above it.
+// One producer warpgroup and two or three that own 64 queries each: U = Q W^T slice by slice, exp2
+// in registers, straight back as the left operand of O += P [S / z, 1]. A row's shift is the
+// maximum of its first slice, raised where a later one is 2^8 above it.
 namespace performer::kernels::cuda::hopper {
 namespace {
 
-constexpr int kConsumers = 3;
-constexpr int kThreads = 128 * (kConsumers + 1);
-constexpr int kAhead = 2;  // tiles whose copies are under way
 constexpr int kLargestShared = 232448;
 
 template <int kDim>
 struct OutputShape {
   using StageType = Stage<kDim, Kind::kQueries>;
-  int weights, sums, column, factor, ring, barriers, shared,
-      stages;  // bytes; offsets from the start
+  static constexpr int kConsumers = kDim == 128 ? 2 : 3;
+  static constexpr int kThreads = 128 * (kConsumers + 1);
+  static constexpr int kProducer = kConsumers == 3 ? 96 : 104;
+  static constexpr int kConsumer = kConsumers == 3 ? 136 : 200;
+  int weights, sums, column, factor, ring, barriers, shared;  // bytes; offsets from the start
+  RingShape ring_shape;
 
   __host__ __device__ explicit OutputShape(int slices)
       : weights(slices * Tile<kDim>::kBytes),
@@ -28,10 +28,13 @@ struct OutputShape {
         ring((factor + kDim * 4 + 1023) / 1024 * 1024),
         barriers(0),
         shared(0),
-        stages((kLargestShared - 2048 - ring) / StageType::kBytes) {
-    if (stages > 8) stages = 8;
-    barriers = ring + stages * StageType::kBytes;
+        ring_shape((kLargestShared - 2048 - ring) / StageType::kBytes, kConsumers) {
+    barriers = ring + ring_shape.stages * StageType::kBytes;
     shared = barriers + 1024 + 1024;
+  }
+
+  __device__ StageType stage(char* memory, int index) const {
+    return {memory + ring + index * StageType::kBytes};
   }
 };
 
@@ -52,7 +55,7 @@ __device__ inline bool any_reached(const int* flags) {
 
 template <int kDim>
 __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty,
+                        Barrier* loaded, Barrier* released, const RingBarriers& barriers,
                         const int* reached) {
   constexpr int kSteps = kDim / 16;
   const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
@@ -60,25 +63,18 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
   const std::uint32_t weights = shared_address(shared), sums = weights + shape.sums;
   const auto* column = reinterpret_cast<const float*>(shared + shape.column);
   const auto* factors = reinterpret_cast<const float*>(shared + shape.factor) + place.column;
-  Ring ring{shape.stages};
-  ring.advance(consumer);
-  int turn = 0;  // the consumer of the piece's first tile
   std::uint32_t parity = 0;
-  const Turns turns(kConsumers, consumer);
-  const int rounds = (Piece::count(a.items, a.tokens.length) + kConsumers - 1) / kConsumers;
-  int done = 0;  // tiles of this consumer
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
     wait(loaded, parity);
     parity ^= 1;
     const std::int64_t n = piece.item / a.tokens.heads, head = piece.item % a.tokens.heads;
     std::uint16_t* out = a.out.data + n * a.out.batch + head * a.out.head;
-    const int mine = (consumer - turn + kConsumers) % kConsumers;
-    turn = static_cast<int>((turn + piece.end - piece.begin) % kConsumers);
-    for (std::int64_t tile = piece.begin + mine; tile < piece.end;
-         tile += kConsumers, ring.advance(kConsumers)) {
-      const typename OutputShape<kDim>::StageType stage{
-          shared + shape.ring + ring.stage * OutputShape<kDim>::StageType::kBytes};
-      wait(full + ring.stage, ring.parity);
+    for (int tile = piece.first(consumer, OutputShape<kDim>::kConsumers); tile < piece.count;
+         tile += OutputShape<kDim>::kConsumers) {
+      const Ring ring(piece.before + tile, shape.ring_shape.stages);
+      const auto stage = shape.stage(shared, ring.stage);
+      const std::int64_t first_token = (piece.begin + tile) * kRows;
+      wait(barriers.full + ring.stage, ring.parity);
       const std::uint32_t x = shared_address(stage.x());
       const bool exact = stage.exact();
       float o[SumTile<kDim>::kColumns / 2];
@@ -96,7 +92,6 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
         if (exact) {
 #pragma unroll
           for (float& v : u) v = 0;
-          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
@@ -107,7 +102,6 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
           }
           mma_commit();
-          turns.pass();
           mma_wait<0>();
           // Large scales are added last: one rounding.
 #pragma unroll
@@ -122,14 +116,12 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             u[4 * j] = u[4 * j + 2] = c.x, u[4 * j + 1] = u[4 * j + 3] = c.y;
           }
           settle(u);
-          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
             mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
           }
           mma_commit();
-          turns.pass();
           mma_wait<0>();
         }
         std::uint32_t p[16];
@@ -162,7 +154,6 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
           }
           make_weights();
         }
-        turns.take();
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -170,8 +161,6 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
                     SumTile<kDim>::descriptor(sums + slice * SumTile<kDim>::kBytes, step), true);
         }
         mma_commit();
-        const bool last = slice + 1 == a.slices && ++done == rounds;
-        turns.pass_but_last(last);
         mma_wait<0>();
       }
 
@@ -183,8 +172,8 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             __shfl_sync(~0U, o[kDim / 2 + 2 * h], static_cast<int>(threadIdx.x % 32 & ~3U));
         // Keys that sum to 0 left the range of the scales.
         inverse[h] = sum == 0 ? (any_reached(reached) ? NAN : 0.0F) : 1 / sum;
-        const std::int64_t token = tile * kRows + place.row + 8 * h;
-        if (place.column == 0 && token < a.tokens.length) {
+        const std::int64_t token = first_token + place.row + 8 * h;
+        if (a.row_sum != nullptr && place.column == 0 && token < a.tokens.length) {
           a.row_sum[piece.item * a.tokens.length + token] = sum;
           a.row_log2[piece.item * a.tokens.length + token] = static_cast<std::int32_t>(shift[h]);
         }
@@ -198,33 +187,22 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       sync_warpgroup(1 + consumer);  // the tile is no longer read
       stage_fragment<kDim>(stage.x(), o, inverse[0], inverse[1], a.tokens.half);
       sync_warpgroup(1 + consumer);
-      store_tile<kDim>(stage.x(), a.out, out, tile * kRows, a.tokens.length);
+      store_tile<kDim>(stage.x(), a.out, out, first_token, a.tokens.length);
       fence_async();  // the next copy into the stage is not an ordinary write
       __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+      if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
     }
     if (threadIdx.x % 32 == 0) arrive(released);
   });
-  if (done < rounds) {  // a last round without a tile for this consumer
-    for (int slice = 0; slice < a.slices; ++slice) {
-      turns.take(), turns.pass();
-      turns.take(), turns.pass_but_last(slice + 1 == a.slices);
-    }
-  }
 }
 
 template <int kDim>
 __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty,
-                        Barrier* raw, int* reached) {
+                        Barrier* loaded, Barrier* released, const RingBarriers& barriers,
+                        int* reached) {
   const int thread = static_cast<int>(threadIdx.x);
   auto* column = reinterpret_cast<float*>(shared + shape.column);
   auto* factor = reinterpret_cast<float*>(shared + shape.factor);
-  const auto stage = [&](const Ring& ring) {
-    return typename OutputShape<kDim>::StageType{shared + shape.ring +
-                                                 ring.stage * OutputShape<kDim>::StageType::kBytes};
-  };
-  Ring copied{shape.stages}, finished{shape.stages};
   std::uint32_t parity = 1;
   std::int64_t packed = -1;  // the head whose W is here
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
@@ -238,20 +216,7 @@ __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape
     }
     const Producer<kDim, Kind::kQueries> producer(a.tokens, piece.item, kRoundingLimit / square);
     // The first tiles come while the last item's are still worked on.
-    const std::int64_t ready =
-        packed < 0 ? piece.begin + 1 : min(piece.end, piece.begin + shape.stages - kAhead);
-#pragma unroll 1
-    for (std::int64_t tile = piece.begin - kAhead; tile < piece.end; ++tile) {
-      if (tile + kAhead < piece.end) {
-        producer.begin((tile + kAhead) * kRows, stage(copied), empty + copied.stage,
-                       copied.parity ^ 1, raw + copied.stage);
-        copied.advance();
-      }
-      if (tile < piece.begin) continue;
-      producer.finish(tile * kRows, stage(finished), raw + finished.stage, finished.parity,
-                      full + finished.stage);
-      finished.advance();
-      if (tile + 1 != ready) continue;
+    const auto load = [&] {
       wait(released, parity);
       parity ^= 1;
       bool any = false;
@@ -278,40 +243,37 @@ __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape
       } else if (thread % 32 == 0) {
         arrive(loaded);
       }
-      packed = head;
-    }
+    };
+    produce_tiles(
+        producer, piece.begin, piece.count, piece.before, shape.ring_shape, barriers,
+        [&](int index) { return shape.stage(shared, index); }, load);
+    packed = head;
   });
 }
 
 template <int kDim>
-__global__ void __launch_bounds__(kThreads, 1)
+__global__ void __launch_bounds__(OutputShape<kDim>::kThreads, 1)
     output_kernel(const __grid_constant__ OutputArguments a) {
   extern __shared__ char memory[];
   char* shared = memory + (-shared_address(memory) & 1023);
   const OutputShape<kDim> shape(a.slices);
-  auto* full = reinterpret_cast<Barrier*>(shared + shape.barriers);
-  Barrier* empty = full + shape.stages;
-  Barrier* raw = empty + shape.stages;
-  Barrier* loaded = raw + shape.stages;
+  const RingBarriers barriers(shared + shape.barriers, shape.ring_shape.stages);
+  Barrier* loaded = barriers.end(shape.ring_shape.stages);
   Barrier* released = loaded + 1;
   int* reached = reinterpret_cast<int*>(released + 1);
   if (threadIdx.x == 0) {
-    for (int s = 0; s < shape.stages; ++s) {
-      init(full + s, 4);
-      init(empty + s, 4);
-      init(raw + s, 1);
-    }
+    barriers.initialise(shape.ring_shape.stages, 4);
     init(loaded, 4);
-    init(released, 4 * kConsumers);
+    init(released, 4 * OutputShape<kDim>::kConsumers);
     fence_barrier_init();
   }
   __syncthreads();
   if (threadIdx.x < 128) {
-    give_registers<96>();
-    produce<kDim>(a, shape, shared, loaded, released, full, empty, raw, reached);
+    give_registers<OutputShape<kDim>::kProducer>();
+    produce<kDim>(a, shape, shared, loaded, released, barriers, reached);
   } else {
-    take_registers<136>();
-    consume<kDim>(a, shape, shared, loaded, released, full, empty, reached);
+    take_registers<OutputShape<kDim>::kConsumer>();
+    consume<kDim>(a, shape, shared, loaded, released, barriers, reached);
   }
 }
 
@@ -324,7 +286,7 @@ cudaError_t launch(const OutputArguments& a, int multiprocessors, cudaStream_t s
   if (error != cudaSuccess) return error;
   const std::int64_t tiles = a.items * ((a.tokens.length + kRows - 1) / kRows);
   const auto blocks = static_cast<unsigned>(tiles < multiprocessors ? tiles : multiprocessors);
-  kernel<<<blocks, kThreads, shape.shared, stream>>>(a);
+  kernel<<<blocks, OutputShape<kDim>::kThreads, shape.shared, stream>>>(a);
   return cudaGetLastError();
 }
 
@@ -333,11 +295,11 @@ cudaError_t launch(const OutputArguments& a, int multiprocessors, cudaStream_t s
 bool output_fits(int dim, int slices) {
   switch (dim) {
     case 32:
-      return OutputShape<32>(slices).stages > kConsumers;
+      return OutputShape<32>(slices).ring_shape.works();
     case 64:
-      return OutputShape<64>(slices).stages > kConsumers;
+      return OutputShape<64>(slices).ring_shape.works();
     default:
-      return OutputShape<128>(slices).stages > kConsumers;
+      return OutputShape<128>(slices).ring_shape.works();
   }
 }
 

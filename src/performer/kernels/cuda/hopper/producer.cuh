@@ -7,8 +7,8 @@
 #include "performer/kernels/cuda/hopper/arguments.h"
 #include "performer/kernels/cuda/hopper/tile.cuh"
 
-// One warpgroup brings tiles of tokens to shared memory: any strides, masked rows as zeros, x as
-// float16, y as bfloat16, and per token what its exponents and sums need. Boxes are
+// Four warps bring tiles of tokens to shared memory, each its own tile: any strides, masked rows as
+// zeros, x as float16, y as bfloat16, and per token what its exponents and sums need. Boxes are
 // copied by TMA and converted in place.
 namespace performer::kernels::cuda::hopper {
 
@@ -25,7 +25,7 @@ struct Stage {
   static constexpr bool kPaired = kKind != Kind::kQueries;
   static constexpr int kTerms = kPaired ? 2 * Tile<kDim>::kBytes : Tile<kDim>::kBytes;
   static constexpr int kWeights = kTerms + 256;
-  static constexpr int kFlags = kTerms + 512;
+  static constexpr int kFlag = kTerms + 512;
   static constexpr int kBytes = kTerms + 1024;
 
   char* at;
@@ -36,12 +36,9 @@ struct Stage {
   __device__ float* terms() const { return reinterpret_cast<float*>(at + kTerms); }
   /// Rows: -along.
   __device__ float* weights() const { return reinterpret_cast<float*>(at + kWeights); }
-  __device__ int* flags() const { return reinterpret_cast<int*>(at + kFlags); }
+  __device__ int* flag() const { return reinterpret_cast<int*>(at + kFlag); }
   /// Whether a token is too long for W rounded to float16.
-  __device__ bool exact() const {
-    const int4 f = *reinterpret_cast<const int4*>(flags());
-    return (f.x | f.y | f.z | f.w) != 0;
-  }
+  __device__ bool exact() const { return *flag() != 0; }
 };
 
 template <bool kHalf>
@@ -111,7 +108,7 @@ class Producer {
       : t_(t),
         limit_(limit),
         chunk_(static_cast<int>(threadIdx.x % kChunks)),
-        first_row_(static_cast<int>(threadIdx.x % 128 / kChunks)) {
+        first_row_(static_cast<int>(threadIdx.x % 32 / kChunks)) {
     const std::int64_t n = item / t.heads, head = item % t.heads;
     batch_ = static_cast<int>(n);
     x_head_ = static_cast<int>(head) / (t.heads / t.x_heads);
@@ -134,20 +131,17 @@ class Producer {
   /// Begins to copy tokens [first, first + 64) into a stage, once it is free.
   __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage, Barrier* empty,
                         std::uint32_t parity, Barrier* raw) const {
-    if (t_.mapped) {
-      if (threadIdx.x % 128 == 0) {
-        wait(empty, parity);
-        arrive_expecting(raw, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
-        copy(t_.x_map, x_head_, first, stage.x(), raw);
-        if constexpr (kPaired) copy(t_.y_map, y_head_, first, stage.y(), raw);
-      }
-    } else {
-      wait(empty, parity);
+    wait(empty, parity);
+    if (!t_.mapped) {
       gather(t_.x, x_, first, stage.x());
       if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
+    } else if (threadIdx.x % 32 == 0) {
+      arrive_expecting(raw, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
+      copy(t_.x_map, x_head_, first, stage.x(), raw);
+      if constexpr (kPaired) copy(t_.y_map, y_head_, first, stage.y(), raw);
     }
     if constexpr (kKind == Kind::kRows) {
-#pragma unroll
+#pragma unroll 4
       for (int pass = 0; pass < kPasses; ++pass) {
         const std::int64_t token = first + row(pass);
         if (chunk_ % 8 == 0 && token < t_.length) {
@@ -156,8 +150,8 @@ class Producer {
       }
     }
     if constexpr (kKind == Kind::kRows || kKind == Kind::kSums) {
-      const std::int64_t token = first + threadIdx.x % 128 * 8;
-      if (threadIdx.x % 128 < 8 && token < t_.length) {
+      const std::int64_t token = first + threadIdx.x % 32 * 8;
+      if (threadIdx.x % 32 < 8 && token < t_.length) {
         prefetch_l2(t_.row_sum + row_ + token);
         prefetch_l2(t_.row_log2 + row_ + token);
         if constexpr (kKind == Kind::kSums) prefetch_l2(t_.along + row_ + token);
@@ -171,7 +165,7 @@ class Producer {
     const bool exact = t_.half ? convert<true>(first, stage, raw, parity)
                                : convert<false>(first, stage, raw, parity);
     const bool any = __any_sync(~0U, exact);
-    if (threadIdx.x % 32 == 0) stage.flags()[threadIdx.x % 128 / 32] = any ? 1 : 0;
+    if (threadIdx.x % 32 == 0) *stage.flag() = any ? 1 : 0;
     fence_async();
     __syncwarp();
     if (threadIdx.x % 32 == 0) arrive(full);
@@ -180,7 +174,7 @@ class Producer {
  private:
   static constexpr bool kPaired = kKind != Kind::kQueries;
   static constexpr int kChunks = Tile<kDim>::kChunks;
-  static constexpr int kPasses = kRows * kChunks / 128;
+  static constexpr int kPasses = kRows * kChunks / 32;
   static constexpr float kLog2E = 1.44269504088896341F;
 
   /// What goes with a token: whether it takes part, its term of the exponents; rows: -along, or
@@ -191,7 +185,7 @@ class Producer {
     uint4 o;
   };
 
-  __device__ int row(int pass) const { return pass * (128 / kChunks) + first_row_; }
+  __device__ int row(int pass) const { return pass * (32 / kChunks) + first_row_; }
 
   __device__ void copy(const CUtensorMap& map, int head, std::int64_t first, char* tile,
                        Barrier* raw) const {
@@ -258,9 +252,10 @@ class Producer {
   template <bool kHalf>
   __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
                           std::uint32_t parity) const {
-    constexpr int kBatch = kPasses < 4 ? kPasses : 4;  // rows at a time
+    constexpr int kBatch = kKind == Kind::kSums ? 2 : 4;  // rows at a time
     constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
     bool exact = false;
+    if (t_.mapped) wait(raw, parity);
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; pass += kBatch) {
       RowData data[kBatch];
@@ -273,7 +268,6 @@ class Producer {
 #pragma unroll
         for (int i = 0; i < kBatch; ++i) data[i] = load_row(first + row(pass + i));
       }
-      if (t_.mapped) wait(raw, parity);
       float square[kBatch] = {}, weight[kBatch] = {};
 #pragma unroll
       for (int i = 0; i < kBatch; ++i) {
@@ -316,19 +310,76 @@ class Producer {
   int batch_, x_head_, y_head_;
 };
 
-/// A place in a ring of stages.
+/// Where tile `index` of a block is in its ring of stages.
 struct Ring {
-  int stages;
-  int stage = 0;
-  std::uint32_t parity = 0;
+  int stage;
+  std::uint32_t parity;
 
-  __device__ void advance(int steps = 1) {
-    stage += steps;
-    if (stage >= stages) {
-      stage -= stages;
-      parity ^= 1;
+  __device__ Ring(int index, int stages)
+      : stage(index % stages), parity(static_cast<std::uint32_t>(index / stages & 1)) {}
+};
+
+/// The barriers of a ring: copied, ready, and free again.
+struct RingBarriers {
+  Barrier *raw, *full, *empty;
+
+  __device__ RingBarriers(void* at, int stages)
+      : raw(static_cast<Barrier*>(at)), full(raw + stages), empty(full + stages) {}
+  __device__ Barrier* end(int stages) const { return empty + stages; }
+
+  __device__ void initialise(int stages, int consumer_warps) const {
+    for (int s = 0; s < stages; ++s) {
+      init(raw + s, 1);
+      init(full + s, 1);
+      init(empty + s, consumer_warps);
     }
   }
 };
+
+/// The length of a ring and the warps that fill it. A barrier tells two phases apart: who waits for
+/// a tile must know that the stage's last tile was handed over. With a multiple of the consumers
+/// that was the same consumer's; else one warp hands all tiles over in order.
+struct RingShape {
+  int stages, warps;
+
+  __host__ __device__ RingShape(int room, int consumers)
+      : stages(room < 2 * consumers ? room : (room < 12 ? room : 12) / consumers * consumers),
+        warps(room < 2 * consumers ? 1 : 4) {}
+  bool works() const { return warps == 4 || stages >= 2; }
+  /// Tiles between a copy and its conversion.
+  __device__ int ahead() const { return warps == 1 ? 1 : (stages >= 8 ? 4 : 0); }
+  /// Whether each warp's first tiles find their stages free of the piece's own tiles.
+  __device__ bool is_long() const { return warps - 1 + ahead() < stages; }
+};
+
+/// A producer warp's share of `count` tiles from token 64 first_tile on; `before`: tiles the block
+/// had before. hook() is called once: after the warp's first tile where the ring is long, so that
+/// the tile does not wait for what hook() waits for, else first.
+template <int kDim, Kind kKind, class StageOf, class Hook>
+__device__ void produce_tiles(const Producer<kDim, kKind>& producer, std::int64_t first_tile,
+                              int count, int before, const RingShape& shape,
+                              const RingBarriers& ring, StageOf stage, Hook hook) {
+  const int warp = static_cast<int>(threadIdx.x / 32 % 4);
+  const int mine = (warp - before) & (shape.warps - 1), ahead = shape.ahead();
+  bool hooked = !shape.is_long() || warp >= shape.warps;
+  if (hooked) hook();
+  if (warp >= shape.warps) return;
+#pragma unroll 1
+  for (int tile = mine - ahead; tile < count; tile += shape.warps) {
+    const int next = tile + ahead;
+    if (next >= mine && next < count) {
+      const Ring at(before + next, shape.stages);
+      producer.begin((first_tile + next) * kRows, stage(at.stage), ring.empty + at.stage,
+                     at.parity ^ 1, ring.raw + at.stage);
+    }
+    if (tile < mine) continue;
+    const Ring at(before + tile, shape.stages);
+    producer.finish((first_tile + tile) * kRows, stage(at.stage), ring.raw + at.stage, at.parity,
+                    ring.full + at.stage);
+    if (!hooked) hook();
+    hooked = true;
+  }
+  if (!hooked) hook();
+}
 
 }  // namespace performer::kernels::cuda::hopper

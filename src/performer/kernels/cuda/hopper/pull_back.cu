@@ -2,7 +2,6 @@
 
 #include <type_traits>
 
-#include "performer/kernels/cuda/hopper/turns.cuh"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // Warpgroups own 64 tokens each. Slice by slice of 64 features: U = X W^T and E = Y T^T (T = S / z
@@ -26,10 +25,10 @@ struct PullBackShape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kProducer = kConsumers == 3 ? 80 : 104;
   static constexpr int kConsumer = kConsumers == 3 ? 144 : 200;
-  static constexpr int kAhead = kDim == 128 ? 0 : 1;  // tiles whose copies are under way
   // Long keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
   static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
-  int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared, stages;
+  int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared;
+  RingShape ring_shape;
 
   __host__ __device__ explicit PullBackShape(int slices)
       : weights(slices * Tile<kDim>::kBytes),
@@ -40,17 +39,20 @@ struct PullBackShape {
         ring((normalizer + slices * kRows * 4 + 1023) / 1024 * 1024),
         barriers(0),
         shared(0),
-        stages((kLargestShared - 2048 - ring) / StageType::kBytes) {
-    if (stages > 8) stages = 8;
-    barriers = ring + stages * StageType::kBytes;
+        ring_shape((kLargestShared - 2048 - ring) / StageType::kBytes, kConsumers) {
+    barriers = ring + ring_shape.stages * StageType::kBytes;
     shared = barriers + 1024 + 1024;
+  }
+
+  __device__ StageType stage(char* memory, int index) const {
+    return {memory + ring + index * StageType::kBytes};
   }
 };
 
 template <int kDim, Kind kKind, Writes kWrites>
 __device__ void consume(const PullBackArguments& a,
                         const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty) {
+                        Barrier* loaded, Barrier* released, const RingBarriers& barriers) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
   constexpr int kSteps = kDim / 16;
   const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
@@ -58,24 +60,16 @@ __device__ void consume(const PullBackArguments& a,
   const std::uint32_t base = shared_address(shared);
   const auto* column = reinterpret_cast<const float*>(shared + shape.column) + place.column;
   const auto* normalizer = reinterpret_cast<const float*>(shared + shape.normalizer) + place.column;
-  Ring ring{shape.stages};
-  ring.advance(consumer);
-  int turn = 0;
   std::uint32_t parity = 0;
-  const Turns turns(Shape::kConsumers, consumer);
-  const int rounds =
-      (Piece::count(a.items, a.tokens.length) + Shape::kConsumers - 1) / Shape::kConsumers;
-  int done = 0;  // tiles of this consumer
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
     wait(loaded, parity);
     parity ^= 1;
-    const int mine = (consumer - turn + Shape::kConsumers) % Shape::kConsumers;
-    turn = static_cast<int>((turn + piece.end - piece.begin) % Shape::kConsumers);
-    for (std::int64_t tile = piece.begin + mine; tile < piece.end;
-         tile += Shape::kConsumers, ring.advance(Shape::kConsumers)) {
-      const typename Shape::StageType stage{shared + shape.ring +
-                                            ring.stage * Shape::StageType::kBytes};
-      wait(full + ring.stage, ring.parity);
+    for (int tile = piece.first(consumer, Shape::kConsumers); tile < piece.count;
+         tile += Shape::kConsumers) {
+      const Ring ring(piece.before + tile, shape.ring_shape.stages);
+      const auto stage = shape.stage(shared, ring.stage);
+      const std::int64_t first_token = (piece.begin + tile) * kRows;
+      wait(barriers.full + ring.stage, ring.parity);
       const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
       const bool exact = stage.exact();
       const float term[2] = {stage.terms()[place.row], stage.terms()[place.row + 8]};
@@ -110,7 +104,6 @@ __device__ void consume(const PullBackArguments& a,
         }
         if constexpr (Shape::kX) settle(e);
         const auto multiply = [&](auto also_low) {
-          turns.take();
           mma_fence();
 #pragma unroll
           for (int step = 0; step < kSteps; ++step) {
@@ -132,7 +125,6 @@ __device__ void consume(const PullBackArguments& a,
             }
           }
           mma_commit();
-          turns.pass();
           mma_wait<0>();
         };
         if (exact) {
@@ -167,7 +159,6 @@ __device__ void consume(const PullBackArguments& a,
             f[i] = pack_bf16(f0, f1);
           }
         }
-        turns.take();
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -180,8 +171,6 @@ __device__ void consume(const PullBackArguments& a,
           }
         }
         mma_commit();
-        const bool last = slice + 1 == a.slices && ++done == rounds;
-        turns.pass_but_last(last);
         mma_wait<0>();
       }
       slope_sum[0] = quad_sum(slope_sum[0]), slope_sum[1] = quad_sum(slope_sum[1]);
@@ -193,7 +182,7 @@ __device__ void consume(const PullBackArguments& a,
       if constexpr (kKind == Kind::kRows) {
 #pragma unroll
         for (int h = 0; h < 2; ++h) {
-          const std::int64_t token = tile * kRows + place.row + 8 * h;
+          const std::int64_t token = first_token + place.row + 8 * h;
           if (place.column == 0 && token < a.tokens.length) {
             a.along[piece.item * a.tokens.length + token] = slope_sum[h] - weight[h];
           }
@@ -219,40 +208,29 @@ __device__ void consume(const PullBackArguments& a,
       sync_warpgroup(1 + consumer);
       const std::int64_t n = piece.item / a.tokens.heads, head = piece.item % a.tokens.heads;
       if constexpr (Shape::kX) {
-        store_tile<kDim>(stage.x(), a.x, a.x.data + n * a.x.batch + head * a.x.head, tile * kRows,
+        store_tile<kDim>(stage.x(), a.x, a.x.data + n * a.x.batch + head * a.x.head, first_token,
                          a.tokens.length);
       }
       if constexpr (Shape::kStoresY) {
-        store_tile<kDim>(stage.y(), a.y, a.y.data + n * a.y.batch + head * a.y.head, tile * kRows,
+        store_tile<kDim>(stage.y(), a.y, a.y.data + n * a.y.batch + head * a.y.head, first_token,
                          a.tokens.length);
       }
       fence_async();  // the next copy into the stage is not an ordinary write
       __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+      if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
     }
     if (threadIdx.x % 32 == 0) arrive(released);
   });
-  if (done < rounds) {  // a last round without a tile for this consumer
-    for (int slice = 0; slice < a.slices; ++slice) {
-      turns.take(), turns.pass();
-      turns.take(), turns.pass_but_last(slice + 1 == a.slices);
-    }
-  }
 }
 
 template <int kDim, Kind kKind, Writes kWrites>
 __device__ void produce(const PullBackArguments& a,
                         const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, Barrier* full, Barrier* empty,
-                        Barrier* raw) {
+                        Barrier* loaded, Barrier* released, const RingBarriers& barriers) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
   const int thread = static_cast<int>(threadIdx.x);
   auto* column = reinterpret_cast<float*>(shared + shape.column);
   auto* normalizer = reinterpret_cast<float*>(shared + shape.normalizer);
-  const auto stage = [&](const Ring& ring) {
-    return typename Shape::StageType{shared + shape.ring + ring.stage * Shape::StageType::kBytes};
-  };
-  Ring copied{shape.stages}, finished{shape.stages};
   std::uint32_t parity = 1;
   std::int64_t packed = -1;  // the head whose W is here
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
@@ -266,21 +244,7 @@ __device__ void produce(const PullBackArguments& a,
     }
     const Producer<kDim, kKind> producer(a.tokens, piece.item, kRoundingLimit / square);
     // The first tiles come while the last item's are still worked on.
-    constexpr int kAhead = Shape::kAhead;
-    const std::int64_t ready =
-        packed < 0 ? piece.begin + 1 : min(piece.end, piece.begin + shape.stages - kAhead);
-#pragma unroll 1
-    for (std::int64_t tile = piece.begin - kAhead; tile < piece.end; ++tile) {
-      if (tile + kAhead < piece.end) {
-        producer.begin((tile + kAhead) * kRows, stage(copied), empty + copied.stage,
-                       copied.parity ^ 1, raw + copied.stage);
-        copied.advance();
-      }
-      if (tile < piece.begin) continue;
-      producer.finish(tile * kRows, stage(finished), raw + finished.stage, finished.parity,
-                      full + finished.stage);
-      finished.advance();
-      if (tile + 1 != ready) continue;
+    const auto load = [&] {
       wait(released, parity);
       parity ^= 1;
       const int wide = a.slices * kRows;
@@ -309,8 +273,11 @@ __device__ void produce(const PullBackArguments& a,
       } else if (thread % 32 == 0) {
         arrive(loaded);
       }
-      packed = head;
-    }
+    };
+    produce_tiles(
+        producer, piece.begin, piece.count, piece.before, shape.ring_shape, barriers,
+        [&](int index) { return shape.stage(shared, index); }, load);
+    packed = head;
   });
 }
 
@@ -321,17 +288,11 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
   extern __shared__ char memory[];
   char* shared = memory + (-shared_address(memory) & 1023);
   const Shape shape(a.slices);
-  auto* full = reinterpret_cast<Barrier*>(shared + shape.barriers);
-  Barrier* empty = full + shape.stages;
-  Barrier* raw = empty + shape.stages;
-  Barrier* loaded = raw + shape.stages;
+  const RingBarriers barriers(shared + shape.barriers, shape.ring_shape.stages);
+  Barrier* loaded = barriers.end(shape.ring_shape.stages);
   Barrier* released = loaded + 1;
   if (threadIdx.x == 0) {
-    for (int s = 0; s < shape.stages; ++s) {
-      init(full + s, 4);
-      init(empty + s, 4);
-      init(raw + s, 1);
-    }
+    barriers.initialise(shape.ring_shape.stages, 4);
     init(loaded, 4);
     init(released, 4 * Shape::kConsumers);
     fence_barrier_init();
@@ -339,10 +300,10 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<Shape::kProducer>();
-    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty, raw);
+    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, barriers);
   } else {
     take_registers<Shape::kConsumer>();
-    consume<kDim, kKind, kWrites>(a, shape, shared, loaded, released, full, empty);
+    consume<kDim, kKind, kWrites>(a, shape, shared, loaded, released, barriers);
   }
 }
 
@@ -365,13 +326,13 @@ cudaError_t launch(const PullBackArguments& a, int multiprocessors, cudaStream_t
 bool pull_back_fits(int dim, int slices) {
   switch (dim) {
     case 32:
-      return PullBackShape<32, Kind::kRows, Writes::kBoth>(slices).stages >= 3 &&
-             PullBackShape<32, Kind::kKeys, Writes::kBoth>(slices).stages >= 3;
+      return PullBackShape<32, Kind::kRows, Writes::kBoth>(slices).ring_shape.works() &&
+             PullBackShape<32, Kind::kKeys, Writes::kBoth>(slices).ring_shape.works();
     case 64:
-      return PullBackShape<64, Kind::kRows, Writes::kBoth>(slices).stages >= 3 &&
-             PullBackShape<64, Kind::kKeys, Writes::kBoth>(slices).stages >= 3;
+      return PullBackShape<64, Kind::kRows, Writes::kBoth>(slices).ring_shape.works() &&
+             PullBackShape<64, Kind::kKeys, Writes::kBoth>(slices).ring_shape.works();
     default:
-      return PullBackShape<128, Kind::kRows, Writes::kX>(slices).stages >= 2;
+      return PullBackShape<128, Kind::kRows, Writes::kX>(slices).ring_shape.works();
   }
 }
 

@@ -3,7 +3,6 @@
 #include <type_traits>
 
 #include "performer/kernels/cuda/hopper/producer.cuh"
-#include "performer/kernels/cuda/hopper/turns.cuh"
 
 // One producer warpgroup, and consumers that own 64 features each: their rows of W as the left
 // operand, so that W X^T comes out with features in rows, becomes exp2 in registers and goes
@@ -19,7 +18,6 @@ struct StateShape {
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kLanes = kConsumers / kSlices;  // consumers of a slice take tiles in turn
   static constexpr int kStages = kDim == 128 ? 4 : 8;
-  static constexpr int kAhead = kDim == 128 ? 2 : 4;  // tiles whose copies are under way
   static constexpr bool kOnesColumn = !kGiven && kDim < 128;
   static constexpr int kSumColumns = kOnesColumn ? kDim + 8 : kDim;
   static constexpr int kWeights = kSlices * Tile<kDim>::kBytes;  // high, then low
@@ -27,15 +25,20 @@ struct StateShape {
   static constexpr int kOnes = kRing + kStages * StageType::kBytes;  // 2 KiB of bfloat16 1
   static constexpr int kBarriers = kOnes + 2048;
   static constexpr int kShared = kBarriers + 256 + 1024;  // and alignment
+  __device__ static StageType stage(char* shared, int index) {
+    return {shared + kRing + index * StageType::kBytes};
+  }
+
   // Registers: the block has kThreads * kEntry; consumers take what the producer gives.
   static constexpr int kEntry = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducer = kDim == 128 ? 96 : 64;
+  static constexpr int kProducer = kDim == 64 ? 64 : 96;
   static constexpr int kConsumer = (kEntry * (kConsumers + 1) - kProducer) / kConsumers / 8 * 8;
 };
 
 template <int kDim, int kSlices, bool kGiven>
-__device__ void consume(const StateArguments& a, char* shared, Barrier* weights, Barrier* full,
-                        Barrier* empty, std::int64_t item, int split, int first_slice, int tiles) {
+__device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
+                        const RingBarriers& barriers, std::int64_t item, int split, int first_slice,
+                        int tiles) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
   constexpr int kSteps = kDim / 16;
   const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
@@ -68,9 +71,6 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
   std::uint32_t phi[16];
   const std::uint32_t ones = shared_address(shared) + Shape::kOnes;
 
-  const auto stage_of = [&](const Ring& ring) {
-    return typename Shape::StageType{shared + Shape::kRing + ring.stage * Shape::StageType::kBytes};
-  };
   // Exponents of a tile begin as its terms; large ones are added last, with one rounding.
   const auto begin_exponents = [&](const typename Shape::StageType& stage, bool exact) {
 #pragma unroll
@@ -113,34 +113,23 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
   };
 
   wait(weights, 0);
-  Ring ring{Shape::kStages};
-  ring.advance(lane);
-  const Turns turns(Shape::kConsumers, consumer);
-  const int rounds = (tiles + Shape::kLanes - 1) / Shape::kLanes;
 #pragma unroll 1
-  for (int round = 0; round < rounds; ++round, ring.advance(Shape::kLanes)) {
-    if (lane + round * Shape::kLanes >= tiles) {  // a last round without a tile for this lane
-      turns.take(), turns.pass();
-      turns.take(), turns.pass_but_last(true);
-      break;
-    }
-    wait(full + ring.stage, ring.parity);
-    const auto stage = stage_of(ring);
+  for (int tile = lane; tile < tiles; tile += Shape::kLanes) {
+    const Ring ring(tile, Shape::kStages);
+    const auto stage = Shape::stage(shared, ring.stage);
+    wait(barriers.full + ring.stage, ring.parity);
     asm volatile("" : "+r"(high));  // descriptors are made anew: registers are short
     const bool exact = stage.exact();
     begin_exponents(stage, exact);
     settle(u);
-    turns.take();
     if (exact) {
       mma_fence();
       project(shared_address(stage.x()), std::true_type{});
-      turns.pass();
       mma_wait<0>();
       end_exponents(stage);
     } else {
       mma_fence();
       project(shared_address(stage.x()), std::false_type{});
-      turns.pass();
       mma_wait<0>();
     }
     if constexpr (!kGiven) {
@@ -192,12 +181,10 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
         z[i % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i % 2]));
       }
     }
-    turns.take();
     mma_fence();
     add_features(shared_address(stage.y()));
-    turns.pass_but_last(round + 1 == rounds);
     mma_wait<0>();
-    if (threadIdx.x % 32 == 0) arrive(empty + ring.stage);
+    if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
   }
 
   const std::int64_t base = ((item * a.splits + split) * Shape::kLanes + lane) * wide + feature;
@@ -223,10 +210,8 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
   using Shape = StateShape<kDim, kSlices, kGiven>;
   extern __shared__ char memory[];
   char* shared = memory + (-shared_address(memory) & 1023);
-  auto* full = reinterpret_cast<Barrier*>(shared + Shape::kBarriers);
-  Barrier* empty = full + Shape::kStages;
-  Barrier* raw = empty + Shape::kStages;
-  Barrier* weights = raw + Shape::kStages;
+  const RingBarriers barriers(shared + Shape::kBarriers, Shape::kStages);
+  Barrier* weights = barriers.end(Shape::kStages);
 
   const int feature_groups = a.slices / kSlices;
   const int first_slice = static_cast<int>(blockIdx.x % feature_groups) * kSlices;
@@ -236,11 +221,7 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
   const auto tiles = static_cast<int>(split_begin(a.tokens.length, split + 1, a.splits) - begin);
 
   if (threadIdx.x == 0) {
-    for (int s = 0; s < Shape::kStages; ++s) {
-      init(full + s, 4);
-      init(empty + s, 4 * kSlices);
-      init(raw + s, 1);
-    }
+    barriers.initialise(Shape::kStages, 4 * kSlices);
     init(weights, 1);
     fence_barrier_init();
   }
@@ -268,27 +249,12 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
       square = fmaxf(square, a.projection.square[tile * kSquares + g]);
     }
     const Producer<kDim, Shape::kKind> producer(a.tokens, item, kRoundingLimit / square);
-    const auto stage = [&](const Ring& ring) {
-      return
-          typename Shape::StageType{shared + Shape::kRing + ring.stage * Shape::StageType::kBytes};
-    };
-    Ring copied{Shape::kStages}, finished{Shape::kStages};
-#pragma unroll 1
-    for (int t = -Shape::kAhead; t < tiles; ++t) {
-      if (t + Shape::kAhead < tiles) {
-        producer.begin((begin + t + Shape::kAhead) * kRows, stage(copied), empty + copied.stage,
-                       copied.parity ^ 1, raw + copied.stage);
-        copied.advance();
-      }
-      if (t < 0) continue;
-      producer.finish((begin + t) * kRows, stage(finished), raw + finished.stage, finished.parity,
-                      full + finished.stage);
-      finished.advance();
-    }
+    produce_tiles(
+        producer, begin, tiles, 0, RingShape(Shape::kStages, Shape::kLanes), barriers,
+        [&](int index) { return Shape::stage(shared, index); }, [] {});
   } else {
     take_registers<Shape::kConsumer>();
-    consume<kDim, kSlices, kGiven>(a, shared, weights, full, empty, item, split, first_slice,
-                                   tiles);
+    consume<kDim, kSlices, kGiven>(a, shared, weights, barriers, item, split, first_slice, tiles);
   }
 }
 

@@ -10,12 +10,13 @@ namespace performer::kernels::cuda::hopper {
 
 /// The part of one item in a block's tiles.
 struct Piece {
-  std::int64_t item, begin, end;  // tiles of the item
+  std::int64_t item, begin;  // of the item's tiles
+  int count;
+  int before;  // tiles of the block's earlier pieces
 
-  /// Tiles of the block.
-  __device__ static int count(std::int64_t items, std::int64_t length) {
-    const std::int64_t tiles = items * ((length + kRows - 1) / kRows);
-    return static_cast<int>(tiles * (blockIdx.x + 1) / gridDim.x - tiles * blockIdx.x / gridDim.x);
+  /// The first of the consumer's tiles; it takes every `consumers`-th of the block.
+  __device__ int first(int consumer, int consumers) const {
+    return (consumer - before % consumers + consumers) % consumers;
   }
 
   /// The pieces of the block, one after the other: body(piece).
@@ -24,11 +25,12 @@ struct Piece {
     const std::int64_t per_item = (length + kRows - 1) / kRows;
     const std::int64_t tiles = items * per_item;
     std::int64_t tile = tiles * blockIdx.x / gridDim.x;
-    const std::int64_t end = tiles * (blockIdx.x + 1) / gridDim.x;
+    const std::int64_t start = tile, end = tiles * (blockIdx.x + 1) / gridDim.x;
     while (tile < end) {
       const std::int64_t item = tile / per_item, first = item * per_item;
       const std::int64_t stop = end < first + per_item ? end : first + per_item;
-      body(Piece{item, tile - first, stop - first});
+      body(
+          Piece{item, tile - first, static_cast<int>(stop - tile), static_cast<int>(tile - start)});
       tile = stop;
     }
   }

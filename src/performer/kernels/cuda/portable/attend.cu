@@ -76,7 +76,7 @@ class Attend {
   __device__ void store(const AttendTargets& to, const Rows& out, std::int64_t row) const {
 #pragma unroll
     for (int b = 0; b < kBlocks; ++b) store_tokens(out, b * kTile, out_[b]);
-    if (col0() != 0) return;
+    if (col0() != 0 || to.row_sum == nullptr) return;
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       if (row_of(i) >= out.count) continue;

@@ -20,6 +20,11 @@ std::size_t bytes(const CausalCall& call) {
   return (state_bytes(call) + scratch * sizeof(float) + 255) / 256 * 256;
 }
 
+std::size_t along_bytes(const FavorProblem& p) {
+  if (along_waits_in_keys(p)) return 0;
+  return static_cast<std::size_t>(p.batch * p.heads * p.query_length) * sizeof(float);
+}
+
 CausalCall planned(const FavorProblem& problem, const Device& device, void* workspace) {
   CausalCall call = make_causal_call(problem, device);
   call.states = static_cast<float*>(workspace);
@@ -65,14 +70,18 @@ cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& ou
 }
 
 std::size_t causal_backward_workspace(const FavorProblem& problem, const Device& device) {
-  return bytes(make_causal_call(problem, device));
+  return bytes(make_causal_call(problem, device)) + along_bytes(problem);
 }
 
 cudaError_t causal_backward(const FavorProblem& problem, const BackwardInputs& inputs,
                             const BackwardOutputs& outputs, const Device& device, void* workspace,
                             cudaStream_t stream) {
-  const CausalCall call = planned(problem, device, workspace);
+  CausalCall call = planned(problem, device, workspace);
   if (call.items == 0) return cudaSuccess;
+  call.keys_along = outputs.k;
+  if (along_bytes(problem) > 0) {
+    call.along = reinterpret_cast<float*>(static_cast<char*>(workspace) + bytes(call));
+  }
   cudaError_t error = launch_states_before(call, stream);
   if (error == cudaSuccess) error = launch_query_gradients(call, inputs, outputs, stream);
   if (error == cudaSuccess) error = launch_gradients_after(call, inputs, stream);

@@ -34,6 +34,8 @@ struct CausalCall {
   int slices = 1, value_blocks = 1, dim_blocks = 1;  // tiles of 64: mp / 64, dvp / 64
   float* states = nullptr;                           // state_slots() of slot_floats()
   float* scratch = nullptr;                          // `blocks` of scratch_floats()
+  float* along = nullptr;                            // [B, H, L] of rows, or null: in keys_along
+  TokenView keys_along;                              // the gradient of k, not yet written
 
   __host__ __device__ std::int64_t works() const { return items * segments; }
   __host__ __device__ std::int64_t state_slots() const { return segments > 1 ? works() : blocks; }
@@ -74,6 +76,12 @@ struct CausalSegment {
     end = split_begin(span.length, index + 1, call.segments);
   }
 };
+
+/// Whether g . out of the rows waits in the gradient of their keys: where a row of it has room, and
+/// is written after its only query row was read.
+inline bool along_waits_in_keys(const FavorProblem& p) {
+  return p.heads == p.state_heads && p.dim * (p.dtype == Dtype::kFloat ? 4 : 2) >= 4;
+}
 
 /// The plan of a call; its memory is yet to be given.
 CausalCall make_causal_call(const FavorProblem& problem, const Device& device);

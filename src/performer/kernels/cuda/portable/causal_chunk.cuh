@@ -43,7 +43,7 @@ struct CausalShared {
   float tiles[4][kTileFloats];
   float parts[kWarps * kTile];
   float terms[kTile];  // of keys
-  float shift[kTile];  // of query rows, and what 1 / den = inverse 2^-shift, g . out are
+  float shift[kTile];  // of query rows, and what 1 / den = inverse 2^-shift, along = g . out are
   float inverse[kTile];
   float along[kTile];
   float total[kTile];
@@ -251,18 +251,16 @@ __device__ __forceinline__ void project_keys(CausalShared& s, const CausalCall& 
   }
 }
 
-/// The rows of a query head: queries of the call, `out` and `gradient` of other tensors. Ends in a
+/// The rows of a query head: its queries and, in `values`, those of another tensor. Ends in a
 /// barrier.
 __device__ __forceinline__ void begin_head(CausalShared& s, const CausalCall& call,
-                                           std::int64_t head, const TokenView& out,
-                                           const TokenView& gradient) {
+                                           std::int64_t head, const TokenView& view, Rows& values) {
   const Problem& p = call.problem;
   __syncthreads();
   if (threadIdx.x == 0) {
     s.query_projection = query_projection(p, head);
     s.queries = chunk_rows(p.q, p, s.segment, head, s.begin, p.dim);
-    s.out = chunk_rows(out, p, s.segment, head, s.begin, p.value_dim);
-    s.gradient = chunk_rows(gradient, p, s.segment, head, s.begin, p.value_dim);
+    values = chunk_rows(view, p, s.segment, head, s.begin, p.value_dim);
   }
   __syncthreads();
 }

@@ -84,8 +84,10 @@ struct KeyGradient {
     return s.segment.head * call.group + g;
   }
   __device__ __forceinline__ Tokens enter_head(int g) const {
-    begin_head(s, call, head_at(g), in.out, in.grad_out);
-    return load_row_terms(s, call, in, head_at(g));
+    begin_head(s, call, head_at(g), in.grad_out, s.gradient);
+    load_row_scales(s, call, in, head_at(g));
+    load_along(s, call, head_at(g));
+    return present_rows(s);
   }
 
   /// Into the scratch: log2 features of the rows' queries; of several heads the largest of l -

@@ -46,7 +46,7 @@ struct Attend {
   /// Rows of the chunk's part, of one query head. projected: its log2 features lie in the scratch.
   __device__ __forceinline__ void operator()(std::int64_t head, bool projected) const {
     const Problem& p = call.problem;
-    begin_head(s, call, head, outputs.out, outputs.out);
+    begin_head(s, call, head, outputs.out, s.out);
     choose_shifts(head, projected);
 
     float scores[4][4];
@@ -83,7 +83,7 @@ struct Attend {
         if (spread) add_spread(acc[i], row);
         divide(acc[i], s.total[row], reached);
         store_row4(s.out, row, block * kTile + col0(), acc[i]);
-        if (block == 0 && col0() == 0) {
+        if (block == 0 && col0() == 0 && outputs.row_sum != nullptr) {
           const std::int64_t at =
               row_index(p, s.segment.span.batch, head, s.segment.span.begin + s.begin + row);
           outputs.row_sum[at] = s.total[row];

@@ -116,8 +116,10 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
     begin_chunk(s, call, begin);
     for (int g = 0; g < call.group; ++g) {
       const std::int64_t head = s.segment.head * call.group + g;
-      begin_head(s, call, head, in.out, in.grad_out);
-      const Tokens rows = load_row_terms(s, call, in, head);
+      begin_head(s, call, head, in.grad_out, s.gradient);
+      load_row_scales(s, call, in, head);
+      load_along(s, call, head);
+      const Tokens rows = present_rows(s);
       float l[4][4];
       project_slice(l, p, s.query_projection, s.queries, AllLive{}, part.first, false, s.tile(0),
                     s.tile(1));
