@@ -26,7 +26,7 @@ constexpr const char* kVariable = "PERFORMER_CUDA_KERNELS";
 constexpr std::int64_t kMaxWidth = 256;
 /// Whether every forward kernel takes null for row_sum and row_log2_scale, which nobody reads where
 /// no backward pass follows.
-constexpr bool kRowsAreOptional = false;
+constexpr bool kRowsAreOptional = true;
 
 enum class Choice : std::uint8_t { kAuto, kPortable, kHopper, kOff };
 

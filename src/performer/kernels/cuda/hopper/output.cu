@@ -58,7 +58,7 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
                         Barrier* loaded, Barrier* released, const RingBarriers& barriers,
                         const int* reached) {
   constexpr int kSteps = kDim / 16;
-  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int consumer = warpgroup() - 1;
   const Place place;
   const std::uint32_t weights = shared_address(shared), sums = weights + shape.sums;
   const auto* column = reinterpret_cast<const float*>(shared + shape.column);

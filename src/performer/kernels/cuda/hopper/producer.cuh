@@ -175,6 +175,8 @@ class Producer {
   static constexpr bool kPaired = kKind != Kind::kQueries;
   static constexpr int kChunks = Tile<kDim>::kChunks;
   static constexpr int kPasses = kRows * kChunks / 32;
+  static constexpr int kBatch =
+      kKind == Kind::kRows ? 4 : 2;  // rows at a time, where some take no part
   static constexpr float kLog2E = 1.44269504088896341F;
 
   /// What goes with a token: whether it takes part, its term of the exponents; rows: -along, or
@@ -252,49 +254,78 @@ class Producer {
   template <bool kHalf>
   __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
                           std::uint32_t parity) const {
-    constexpr int kBatch = kKind == Kind::kSums ? 2 : 4;  // rows at a time
-    constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
-    bool exact = false;
+    const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
+    const bool plain = kKind == Kind::kQueries || (kKind == Kind::kKeys && !has_key_data());
     if (t_.mapped) wait(raw, parity);
+    bool exact = false;
+    if (plain && left == kRows) {
+#pragma unroll 1
+      for (int pass = 0; pass < kPasses; pass += 4) {
+        float square[4] = {};
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const int at = Tile<kDim>::offset(row(pass + i), chunk_);
+          auto* x = reinterpret_cast<uint4*>(stage.x() + at);
+          *x = to_projected<kHalf>(*x, square[i]);
+          if constexpr (kPaired && kHalf) {
+            auto* y = reinterpret_cast<uint4*>(stage.y() + at);
+            *y = half_to_bf16(*y);
+          }
+        }
+        add_chunks(square);
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          exact |= !(square[i] <= limit_);
+          if (kPaired && chunk_ == 0) stage.terms()[row(pass + i)] = t_.norm * square[i];
+        }
+      }
+      return exact;
+    }
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; pass += kBatch) {
-      RowData data[kBatch];
-      if (kKind == Kind::kQueries || (kKind == Kind::kKeys && !has_key_data())) {
+      exact |= convert_rows<kHalf>(first, pass, left, plain, stage);
+    }
+    return exact;
+  }
+
+  // kBatch rows, of which some may take no part.
+  template <bool kHalf>
+  __device__ bool convert_rows(std::int64_t first, int pass, int left, bool plain,
+                               Stage<kDim, kKind> stage) const {
+    constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
+    RowData data[kBatch];
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) {
-          data[i] = RowData{first + row(pass + i) < t_.length, 0, 0, {0, 0, 0, 0}};
-        }
-      } else {
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = row(pass + i);
+      data[i] = plain ? RowData{at < left, 0, 0, {0, 0, 0, 0}} : load_row(first + at);
+    }
+    float square[kBatch] = {}, weight[kBatch] = {};
 #pragma unroll
-        for (int i = 0; i < kBatch; ++i) data[i] = load_row(first + row(pass + i));
-      }
-      float square[kBatch] = {}, weight[kBatch] = {};
+    for (int i = 0; i < kBatch; ++i) {
+      const int at = Tile<kDim>::offset(row(pass + i), chunk_);
+      auto* x = reinterpret_cast<uint4*>(stage.x() + at);
+      auto* y = reinterpret_cast<uint4*>(stage.y() + at);
+      uint4 projected = to_projected<kHalf>(*x, square[i]);
+      if (!data[i].live) projected = uint4{0, 0, 0, 0}, square[i] = 0;
+      *x = projected;
+      if constexpr (kKind == Kind::kRows) weight[i] = -dot<kHalf>(*y, data[i].o);
+      if constexpr (kPaired && kHalf) *y = half_to_bf16(*y);
+      if (kPaired && !data[i].live) *y = uint4{0, 0, 0, 0};
+    }
+    add_chunks(square);
+    if constexpr (kKind == Kind::kRows) add_chunks(weight);
+    bool exact = false;
 #pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        const int at = Tile<kDim>::offset(row(pass + i), chunk_);
-        auto* x = reinterpret_cast<uint4*>(stage.x() + at);
-        auto* y = reinterpret_cast<uint4*>(stage.y() + at);
-        uint4 projected = to_projected<kHalf>(*x, square[i]);
-        if (!data[i].live) projected = uint4{0, 0, 0, 0}, square[i] = 0;
-        *x = projected;
-        if constexpr (kKind == Kind::kRows) weight[i] = -dot<kHalf>(*y, data[i].o);
-        if constexpr (kPaired && kHalf) *y = half_to_bf16(*y);
-        if (kPaired && !data[i].live) *y = uint4{0, 0, 0, 0};
-      }
-      add_chunks(square);
-      if constexpr (kKind == Kind::kRows) add_chunks(weight);
-#pragma unroll
-      for (int i = 0; i < kBatch; ++i) {
-        exact |= !(square[i] <= limit_);
-        if (!kPaired || chunk_ != 0) continue;
-        const int at = row(pass + i);
-        float term = data[i].term;
-        if constexpr (kKind == Kind::kKeys) term = fmaf(t_.norm, square[i], term);
-        stage.terms()[at] = data[i].live ? term : -INFINITY;
-        if constexpr (kHasRows) {
-          stage.weights()[at] =
-              data[i].live ? (kKind == Kind::kRows ? weight[i] : data[i].weight) : 0;
-        }
+    for (int i = 0; i < kBatch; ++i) {
+      exact |= !(square[i] <= limit_);
+      if (!kPaired || chunk_ != 0) continue;
+      const int at = row(pass + i);
+      float term = data[i].term;
+      if constexpr (kKind == Kind::kKeys) term = fmaf(t_.norm, square[i], term);
+      stage.terms()[at] = data[i].live ? term : -INFINITY;
+      if constexpr (kHasRows) {
+        stage.weights()[at] =
+            data[i].live ? (kKind == Kind::kRows ? weight[i] : data[i].weight) : 0;
       }
     }
     return exact;
@@ -359,7 +390,7 @@ template <int kDim, Kind kKind, class StageOf, class Hook>
 __device__ void produce_tiles(const Producer<kDim, kKind>& producer, std::int64_t first_tile,
                               int count, int before, const RingShape& shape,
                               const RingBarriers& ring, StageOf stage, Hook hook) {
-  const int warp = static_cast<int>(threadIdx.x / 32 % 4);
+  const int warp = uniform(static_cast<int>(threadIdx.x / 32 % 4));
   const int mine = (warp - before) & (shape.warps - 1), ahead = shape.ahead();
   bool hooked = !shape.is_long() || warp >= shape.warps;
   if (hooked) hook();

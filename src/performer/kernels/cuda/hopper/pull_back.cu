@@ -55,7 +55,7 @@ __device__ void consume(const PullBackArguments& a,
                         Barrier* loaded, Barrier* released, const RingBarriers& barriers) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
   constexpr int kSteps = kDim / 16;
-  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int consumer = warpgroup() - 1;
   const Place place;
   const std::uint32_t base = shared_address(shared);
   const auto* column = reinterpret_cast<const float*>(shared + shape.column) + place.column;

@@ -41,10 +41,10 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
                         int tiles) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
   constexpr int kSteps = kDim / 16;
-  const int consumer = static_cast<int>(threadIdx.x) / 128 - 1;
+  const int consumer = warpgroup() - 1;
   const int group = consumer % kSlices, lane = consumer / kSlices;
   const Place place;
-  std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
+  const std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
   const int feature = (first_slice + group) * kRows + place.row;
   const std::int64_t wide = static_cast<std::int64_t>(a.slices) * kRows;
 
@@ -72,11 +72,11 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
   const std::uint32_t ones = shared_address(shared) + Shape::kOnes;
 
   // Exponents of a tile begin as its terms; large ones are added last, with one rounding.
-  const auto begin_exponents = [&](const typename Shape::StageType& stage, bool exact) {
+  const auto begin_exponents = [&](const typename Shape::StageType& stage) {
 #pragma unroll
     for (int j = 0; j < 8; ++j) {
       const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-      u[4 * j] = u[4 * j + 2] = exact ? 0 : t.x, u[4 * j + 1] = u[4 * j + 3] = exact ? 0 : t.y;
+      u[4 * j] = u[4 * j + 2] = t.x, u[4 * j + 1] = u[4 * j + 3] = t.y;
     }
   };
   const auto end_exponents = [&](const typename Shape::StageType& stage) {
@@ -118,16 +118,15 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
     const Ring ring(tile, Shape::kStages);
     const auto stage = Shape::stage(shared, ring.stage);
     wait(barriers.full + ring.stage, ring.parity);
-    asm volatile("" : "+r"(high));  // descriptors are made anew: registers are short
-    const bool exact = stage.exact();
-    begin_exponents(stage, exact);
-    settle(u);
-    if (exact) {
+    if (stage.exact()) {
+#pragma unroll
+      for (float& x : u) x = 0;
       mma_fence();
       project(shared_address(stage.x()), std::true_type{});
       mma_wait<0>();
       end_exponents(stage);
     } else {
+      begin_exponents(stage);
       mma_fence();
       project(shared_address(stage.x()), std::false_type{});
       mma_wait<0>();

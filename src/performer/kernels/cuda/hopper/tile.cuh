@@ -27,27 +27,29 @@ struct Tile {
     return block * kBlockBytes + row * kRowBytes + ((in_row ^ pattern) << 4);
   }
 
-  /// Rows are the operand's rows, columns its depth: 16 columns from 16 * step on.
+  /// Descriptors of an operand at a shared address, which all threads of a warp have alike
+  /// (uniform). Rows are the operand's rows, columns its depth: 16 columns from 16 * step on.
   __device__ static std::uint64_t depth_major(std::uint32_t address, int step) {
     constexpr int kSteps = kRowBytes / 32;
-    return descriptor(address + step / kSteps * kBlockBytes + step % kSteps * 32, 1, 8 * kRowBytes);
+    return descriptor((address >> 4) + (step / kSteps * kBlockBytes + step % kSteps * 32) / 16, 0);
   }
 
   /// Columns are the operand's rows, rows its depth: 16 rows from 16 * step on.
   __device__ static std::uint64_t row_major(std::uint32_t address, int step) {
-    return descriptor(address + step * 16 * kRowBytes, kBlockBytes, 8 * kRowBytes);
+    return descriptor((address >> 4) + step * kRowBytes, kBlockBytes >> 4);
   }
   /// The same with 8 more columns, at a higher address.
   __device__ static std::uint64_t row_major(std::uint32_t address, int step, std::uint32_t more) {
-    const std::uint32_t from = address + step * 16 * kRowBytes;
-    return descriptor(from, static_cast<int>(more - from), 8 * kRowBytes);
+    const std::uint32_t from = (address >> 4) + step * kRowBytes;
+    return descriptor(from, (more >> 4) - from);
   }
 
  private:
-  __device__ static std::uint64_t descriptor(std::uint32_t address, int leading, int stride) {
-    return static_cast<std::uint64_t>((address & 0x3FFFF) >> 4) |
-           static_cast<std::uint64_t>(leading >> 4) << 16 |
-           static_cast<std::uint64_t>(stride >> 4) << 32 | kSwizzle << 62;
+  // Units of 16 bytes. leading: between blocks of columns that are the operand's rows.
+  __device__ static std::uint64_t descriptor(std::uint32_t start, std::uint32_t leading) {
+    constexpr std::uint32_t kHigh = (8 * kRowBytes >> 4) | static_cast<std::uint32_t>(kSwizzle)
+                                                               << 30;
+    return static_cast<std::uint64_t>(kHigh) << 32 | (leading << 16 | start);
   }
 };
 
@@ -63,10 +65,15 @@ struct SumTile {
   }
 
   __device__ static std::uint64_t descriptor(std::uint32_t address, int step) {
-    return static_cast<std::uint64_t>(((address + step * 32) & 0x3FFFF) >> 4) |
-           static_cast<std::uint64_t>(1024 >> 4) << 32 | 1ULL << 62;
+    constexpr std::uint32_t kHigh = (1024 >> 4) | 1U << 30;
+    return static_cast<std::uint64_t>(kHigh) << 32 | ((address >> 4) + step * 2);
   }
 };
+
+/// The warpgroup of the thread, and any number that is the same in all threads of a warp, known to
+/// the compiler as such: descriptors are then made by the uniform unit.
+__device__ inline int uniform(int x) { return __shfl_sync(~0U, x, 0); }
+__device__ inline int warpgroup() { return uniform(static_cast<int>(threadIdx.x / 128)); }
 
 /// A thread's place in the fragments of its warpgroup (wgmma.cuh).
 struct Place {
