@@ -13,14 +13,6 @@ inline constexpr float kEmptyScale = -1073741824.0F;   // -2^30: no key arrived
 inline constexpr float kReachedScale = -536870912.0F;  // -2^29: above it one did
 inline constexpr float kLargestScale = 268435456.0F;   // 2^28
 
-/// W rounded to float16 moves log2 features by |x| |w| 2^-12 / sqrt(3 d) or so. Where the square of
-/// |x| |w| / sqrt(d) is above this, that is as much as features are rounded to bfloat16 by, and the
-/// tile adds the rest of W.
-inline constexpr float kRoundingLimit = 121.0F;
-
-/// Blocks that pack one slice of W.
-inline constexpr int kSquares = 4;
-
 /// 16-bit tokens [batch, heads, tokens, dim]; strides in elements.
 struct Source {
   const std::uint16_t* data = nullptr;
@@ -35,11 +27,11 @@ struct Target {
 
 /// The projection, packed once a call (pack.cu). Slices of 64 features, zeros beyond the last.
 struct Projection {
-  const std::uint16_t* high =
-      nullptr;  // [heads, slices] Tile<d> of float16: W' = log2(e) sqrt(scale) W
-  const std::uint16_t* low = nullptr;    // the same of W' - high
+  // [heads, slices] Tile<d> of W' = log2(e) sqrt(scale) W as the sum of two numbers of the tokens'
+  // type: rounding W to one would, where tokens are long, move features further than their own
+  // rounding does.
+  const std::uint16_t *high = nullptr, *low = nullptr;
   const std::uint16_t* plain = nullptr;  // the same of sqrt(scale) W in bfloat16 (backward alone)
-  const float* square = nullptr;         // [heads, slices, kSquares] largest |w'|^2 / d
   const float* bias = nullptr;  // [heads, 64 slices] in log2 units; -inf beyond the last feature
   int heads = 1;
 };

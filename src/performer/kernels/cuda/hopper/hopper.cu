@@ -156,6 +156,7 @@ Side take_side(Carver& carver, const FavorProblem& p, const Parameter& weights,
   Side side;
   PackArguments& a = side.pack;
   a.weights = weights, a.bias = bias;
+  a.half = p.dtype == Dtype::kHalf;
   a.mirrored = p.mirrored;
   a.log2_factor = static_cast<float>(kLog2E * std::sqrt(p.scale));
   a.plain_factor = static_cast<float>(std::sqrt(p.scale));
@@ -167,9 +168,8 @@ Side take_side(Carver& carver, const FavorProblem& p, const Parameter& weights,
   a.high = carver.take<std::uint16_t>(rows * p.dim);
   a.low = carver.take<std::uint16_t>(rows * p.dim);
   if (plain) a.plain = carver.take<std::uint16_t>(rows * p.dim);
-  a.square = carver.take<float>(heads * a.slices * kSquares);
   a.column = carver.take<float>(rows);
-  side.projection = {a.high, a.low, a.plain, a.square, a.column, a.heads};
+  side.projection = {a.high, a.low, a.plain, a.column, a.heads};
   return side;
 }
 

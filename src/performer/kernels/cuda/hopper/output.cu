@@ -1,5 +1,7 @@
 #include "performer/kernels/cuda/hopper/output.h"
 
+#include <type_traits>
+
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // One producer warpgroup and two or three that own 64 queries each: U = Q W^T slice by slice, exp2
@@ -76,7 +78,6 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       const std::int64_t first_token = (piece.begin + tile) * kRows;
       wait(barriers.full + ring.stage, ring.parity);
       const std::uint32_t x = shared_address(stage.x());
-      const bool exact = stage.exact();
       float o[SumTile<kDim>::kColumns / 2];
       float shift[2] = {0, 0};
 #pragma unroll
@@ -84,45 +85,38 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
 #pragma unroll 1
       for (int slice = 0; slice < a.slices; ++slice) {
         const std::uint32_t high = weights + slice * Tile<kDim>::kBytes;
-        const std::uint32_t low = high + shape.weights;
         float u[32];
-        const auto added = [&](int j) {
-          return *reinterpret_cast<const float2*>(column + slice * kRows + 8 * j + place.column);
+        const auto project = [&](auto half) {
+          mma_fence();
+#pragma unroll
+          for (int part = 0; part < 2; ++part) {
+            const std::uint32_t w = part == 0 ? high + shape.weights : high;
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+              const auto left = Tile<kDim>::depth_major(x, step);
+              const auto right = Tile<kDim>::depth_major(w, step);
+              const bool add = part != 0 || step != 0;
+              if constexpr (half.value) {
+                mma_f16(u, left, right, add);
+              } else {
+                mma_bf16(u, left, right, add);
+              }
+            }
+          }
+          mma_commit();
+          mma_wait<0>();
         };
-        if (exact) {
-#pragma unroll
-          for (float& v : u) v = 0;
-          mma_fence();
-#pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(low, step), true);
-          }
-#pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
-          }
-          mma_commit();
-          mma_wait<0>();
-          // Large scales are added last: one rounding.
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            const float2 c = added(j);
-            u[4 * j] += c.x, u[4 * j + 1] += c.y, u[4 * j + 2] += c.x, u[4 * j + 3] += c.y;
-          }
+        if (a.tokens.half) {
+          project(std::true_type{});
         } else {
+          project(std::false_type{});
+        }
+        // Scales may be large: added last, with one rounding.
 #pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            const float2 c = added(j);
-            u[4 * j] = u[4 * j + 2] = c.x, u[4 * j + 1] = u[4 * j + 3] = c.y;
-          }
-          settle(u);
-          mma_fence();
-#pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
-          }
-          mma_commit();
-          mma_wait<0>();
+        for (int j = 0; j < 8; ++j) {
+          const float2 c =
+              *reinterpret_cast<const float2*>(column + slice * kRows + 8 * j + place.column);
+          u[4 * j] += c.x, u[4 * j + 1] += c.y, u[4 * j + 2] += c.x, u[4 * j + 3] += c.y;
         }
         std::uint32_t p[16];
         const auto make_weights = [&] {
@@ -210,11 +204,7 @@ __device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape
     const std::int64_t head = piece.item % heads / (heads / a.projection.heads);
     const std::int64_t state =
         piece.item / heads * a.state_heads + piece.item % heads / (heads / a.state_heads);
-    float square = 0;
-    for (int s = 0; s < a.slices * kSquares; ++s) {
-      square = fmaxf(square, a.projection.square[head * a.slices * kSquares + s]);
-    }
-    const Producer<kDim, Kind::kQueries> producer(a.tokens, piece.item, kRoundingLimit / square);
+    const Producer<kDim, Kind::kQueries> producer(a.tokens, piece.item);
     // The first tiles come while the last item's are still worked on.
     const auto load = [&] {
       wait(released, parity);

@@ -9,26 +9,24 @@ namespace performer::kernels::cuda::hopper {
 namespace {
 
 constexpr int kThreads = 256;
+constexpr int kParts = 4;
 
-// kSquares blocks per (head, slice); a warp takes two features.
+// kParts blocks per (head, slice); a warp takes two features.
 template <int kDim>
 __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ PackArguments a) {
-  __shared__ float squares[kThreads / 32];
-  const int tile_index = static_cast<int>(blockIdx.x / kSquares);
+  const int tile_index = static_cast<int>(blockIdx.x / kParts);
   const int slice = tile_index % a.slices;
   const std::int64_t head = tile_index / a.slices;
-  const int first = static_cast<int>(blockIdx.x % kSquares) * (kRows / kSquares);
+  const int first = static_cast<int>(blockIdx.x % kParts) * (kRows / kParts);
   const int lane = static_cast<int>(threadIdx.x % 32), warp = static_cast<int>(threadIdx.x / 32);
   const int rows = a.mirrored ? a.features / 2 : a.features;
   const auto* weights =
       static_cast<const float*>(a.weights.data) + head / (a.heads / a.weights.heads) * rows * kDim;
   const std::int64_t tile = tile_index * static_cast<std::int64_t>(Tile<kDim>::kBytes);
-  float largest = 0;
-  for (int row = first + warp; row < first + kRows / kSquares; row += kThreads / 32) {
+  for (int row = first + warp; row < first + kRows / kParts; row += kThreads / 32) {
     const int feature = slice * kRows + row;
     const bool inside = feature < a.features;
     const bool negative = feature >= rows;
-    float square = 0;
     for (int i = lane; i < kDim; i += 32) {
       float w =
           inside
@@ -36,19 +34,24 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
               : 0;
       if (negative) w = -w;
       const float scaled = w * a.log2_factor;
-      square += scaled * scaled;
-      const __half high = __float2half_rn(scaled);
-      const __half low = __float2half_rn(scaled - __half2float(high));
+      std::uint16_t high, low;
+      if (a.half) {
+        const __half rounded = __float2half_rn(scaled);
+        high = __half_as_ushort(rounded);
+        low = __half_as_ushort(__float2half_rn(scaled - __half2float(rounded)));
+      } else {
+        const __nv_bfloat16 rounded = __float2bfloat16_rn(scaled);
+        high = __bfloat16_as_ushort(rounded);
+        low = __bfloat16_as_ushort(__float2bfloat16_rn(scaled - __bfloat162float(rounded)));
+      }
       const int at = Tile<kDim>::offset(row, i / 8) + i % 8 * 2;
-      *reinterpret_cast<__half*>(reinterpret_cast<char*>(a.high) + tile + at) = high;
-      *reinterpret_cast<__half*>(reinterpret_cast<char*>(a.low) + tile + at) = low;
+      *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.high) + tile + at) = high;
+      *reinterpret_cast<std::uint16_t*>(reinterpret_cast<char*>(a.low) + tile + at) = low;
       if (a.plain != nullptr) {
         *reinterpret_cast<__nv_bfloat16*>(reinterpret_cast<char*>(a.plain) + tile + at) =
             __float2bfloat16_rn(w * a.plain_factor);
       }
     }
-    for (int step = 16; step > 0; step /= 2) square += __shfl_xor_sync(~0U, square, step);
-    largest = fmaxf(largest, square / kDim);
     if (lane == 0) {
       float bias = 0;
       if (a.bias.data != nullptr && inside) {
@@ -59,18 +62,12 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
       a.column[static_cast<std::int64_t>(tile_index) * kRows + row] = inside ? bias : -INFINITY;
     }
   }
-  if (lane == 0) squares[warp] = largest;
-  __syncthreads();
-  if (threadIdx.x == 0) {
-    for (const float s : squares) largest = fmaxf(largest, s);
-    a.square[blockIdx.x] = largest;
-  }
 }
 
 }  // namespace
 
 cudaError_t pack_projection(const PackArguments& a, int dim, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(a.heads * a.slices * kSquares);
+  const auto blocks = static_cast<unsigned>(a.heads * a.slices * kParts);
   switch (dim) {
     case 32:
       pack_kernel<32><<<blocks, kThreads, 0, stream>>>(a);

@@ -10,12 +10,13 @@ namespace performer::kernels::cuda::hopper {
 /// features] in float32, into the tiles of a Projection.
 struct PackArguments {
   Parameter weights, bias;
+  bool half = false;      // tokens are float16
   bool mirrored = false;  // the second half of the features is that of -W
   float log2_factor = 1;  // log2(e) sqrt(scale)
   float plain_factor = 1;
   int features = 0, slices = 0;
   std::uint16_t *high = nullptr, *low = nullptr, *plain = nullptr;  // plain: null, not wanted
-  float *square = nullptr, *column = nullptr;                       // column: Projection::bias
+  float* column = nullptr;                                          // Projection::bias
   int heads = 1;  // of the result: the larger of the two parameters'
 };
 

@@ -25,7 +25,6 @@ struct Stage {
   static constexpr bool kPaired = kKind != Kind::kQueries;
   static constexpr int kTerms = kPaired ? 2 * Tile<kDim>::kBytes : Tile<kDim>::kBytes;
   static constexpr int kWeights = kTerms + 256;
-  static constexpr int kFlag = kTerms + 512;
   static constexpr int kBytes = kTerms + 1024;
 
   char* at;
@@ -36,9 +35,6 @@ struct Stage {
   __device__ float* terms() const { return reinterpret_cast<float*>(at + kTerms); }
   /// Rows: -along.
   __device__ float* weights() const { return reinterpret_cast<float*>(at + kWeights); }
-  __device__ int* flag() const { return reinterpret_cast<int*>(at + kFlag); }
-  /// Whether a token is too long for W rounded to float16.
-  __device__ bool exact() const { return *flag() != 0; }
 };
 
 template <bool kHalf>
@@ -47,15 +43,8 @@ __device__ inline float2 unpack(std::uint32_t pair) {
   return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U)};
 }
 
-/// To float16, adding the squares to `square`.
-template <bool kHalf>
-__device__ inline uint4 to_projected(uint4 raw, float& square) {
-  const auto convert = [&](std::uint32_t pair) {
-    const float2 f = unpack<kHalf>(pair);
-    square = fmaf(f.x, f.x, fmaf(f.y, f.y, square));
-    return kHalf ? pair : pack_f16(f.x, f.y);
-  };
-  return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
+__device__ inline float2 unpack(std::uint32_t pair, bool half) {
+  return half ? unpack<true>(pair) : unpack<false>(pair);
 }
 
 __device__ inline uint4 half_to_bf16(uint4 raw) {
@@ -103,10 +92,8 @@ __device__ inline void store_chunk(const Target& t, std::uint16_t* row, int chun
 template <int kDim, Kind kKind>
 class Producer {
  public:
-  /// limit: of |x|^2, beyond which a tile is exact.
-  __device__ Producer(const Tokens& t, std::int64_t item, float limit)
+  __device__ Producer(const Tokens& t, std::int64_t item)
       : t_(t),
-        limit_(limit),
         chunk_(static_cast<int>(threadIdx.x % kChunks)),
         first_row_(static_cast<int>(threadIdx.x % 32 / kChunks)) {
     const std::int64_t n = item / t.heads, head = item % t.heads;
@@ -128,17 +115,20 @@ class Producer {
     if constexpr (kKind == Kind::kRows) o_ = t.o.data + n * t.o.batch + head * t.o.head;
   }
 
-  /// Begins to copy tokens [first, first + 64) into a stage, once it is free.
+  /// Begins to copy tokens [first, first + 64) into a stage, once it is free. Queries are then
+  /// ready.
   __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage, Barrier* empty,
-                        std::uint32_t parity, Barrier* raw) const {
+                        std::uint32_t parity, Barrier* raw, Barrier* full) const {
     wait(empty, parity);
+    Barrier* copied = kPaired ? raw : full;
     if (!t_.mapped) {
       gather(t_.x, x_, first, stage.x());
       if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
+      if constexpr (!kPaired) hand_over(full, true);
     } else if (threadIdx.x % 32 == 0) {
-      arrive_expecting(raw, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
-      copy(t_.x_map, x_head_, first, stage.x(), raw);
-      if constexpr (kPaired) copy(t_.y_map, y_head_, first, stage.y(), raw);
+      arrive_expecting(copied, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
+      copy(t_.x_map, x_head_, first, stage.x(), copied);
+      if constexpr (kPaired) copy(t_.y_map, y_head_, first, stage.y(), copied);
     }
     if constexpr (kKind == Kind::kRows) {
 #pragma unroll 4
@@ -162,13 +152,28 @@ class Producer {
   /// Hands the tokens that `begin` copied over.
   __device__ void finish(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
                          std::uint32_t parity, Barrier* full) const {
-    const bool exact = t_.half ? convert<true>(first, stage, raw, parity)
-                               : convert<false>(first, stage, raw, parity);
-    const bool any = __any_sync(~0U, exact);
-    if (threadIdx.x % 32 == 0) *stage.flag() = any ? 1 : 0;
-    fence_async();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(full);
+    if constexpr (kPaired) {
+      const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
+      const bool plain = kKind == Kind::kKeys && !has_key_data() && left == kRows;
+      bool dead = false;  // a token takes no part
+      if (!plain) {
+#pragma unroll
+        for (int row = static_cast<int>(threadIdx.x % 32); row < kRows; row += 32) {
+          const RowData data = load_row(first + row);
+          dead |= !data.live;
+          stage.terms()[row] = data.live ? data.term : -INFINITY;
+          if constexpr (kKind == Kind::kSums) stage.weights()[row] = data.live ? data.weight : 0;
+        }
+        dead = __any_sync(~0U, dead);
+      }
+      if (t_.mapped) wait(raw, parity);
+      if (t_.half) {
+        visit_chunks<true>(first, stage, plain, dead);
+      } else if (kKind != Kind::kSums || dead) {
+        visit_chunks<false>(first, stage, plain, dead);
+      }
+      hand_over(full, t_.half || dead || !t_.mapped);
+    }
   }
 
  private:
@@ -179,13 +184,18 @@ class Producer {
       kKind == Kind::kRows ? 4 : 2;  // rows at a time, where some take no part
   static constexpr float kLog2E = 1.44269504088896341F;
 
-  /// What goes with a token: whether it takes part, its term of the exponents; rows: -along, or
-  /// out.
+  /// What goes with a token: whether it takes part, its term of the exponents; sums: -along.
   struct RowData {
     bool live;
     float term, weight;
-    uint4 o;
   };
+
+  /// written: by ordinary stores, which the tensor cores do not see by themselves.
+  __device__ static void hand_over(Barrier* full, bool written) {
+    if (written) fence_async();
+    __syncwarp();
+    if (threadIdx.x % 32 == 0) arrive(full);
+  }
 
   __device__ int row(int pass) const { return pass * (32 / kChunks) + first_row_; }
 
@@ -213,29 +223,19 @@ class Producer {
   __device__ bool has_key_data() const { return mask_ != nullptr || bias_ != nullptr; }
 
   __device__ RowData load_row(std::int64_t token) const {
-    RowData data{token < t_.length, 0, 0, {0, 0, 0, 0}};
+    RowData data{token < t_.length, 0, 0};
     if constexpr (kKind == Kind::kKeys) {
       if (data.live && mask_ != nullptr) data.live = mask_[token * t_.mask_token];
       if (data.live && bias_ != nullptr) {
         data.term = bias_[token * t_.bias_token] * kLog2E;
         data.live = data.term != -INFINITY;
       }
-    }
-    if constexpr (kKind == Kind::kRows || kKind == Kind::kSums) {
+    } else if (data.live) {
       // 1 / den = 2^term; a row without keys takes no part.
-      float sum = 0;
-      if (data.live) {
-        sum = t_.row_sum[row_ + token];
-        data.term = static_cast<float>(-t_.row_log2[row_ + token]);
-        if constexpr (kKind == Kind::kSums) data.weight = -t_.along[row_ + token];
-        if constexpr (kKind == Kind::kRows) {
-          const std::uint16_t* out = o_ + token * t_.o.token;
-          data.o = t_.vector ? __ldg(reinterpret_cast<const uint4*>(out) + chunk_)
-                             : gather_chunk(t_.o, out, chunk_);
-        }
-      }
+      const float sum = t_.row_sum[row_ + token];
+      data.term = static_cast<float>(-t_.row_log2[row_ + token]) - __log2f(sum);
+      if constexpr (kKind == Kind::kSums) data.weight = -t_.along[row_ + token];
       data.live = sum != 0;
-      data.term -= __log2f(sum);
     }
     return data;
   }
@@ -250,89 +250,65 @@ class Producer {
     }
   }
 
-  // The thread's chunks, in place. Whether a token is too long for W in float16.
+  // The tokens chunk by chunk: norms of keys, along of rows, y from float16, zeros where a token
+  // takes no part. plain: no terms were written yet.
   template <bool kHalf>
-  __device__ bool convert(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
-                          std::uint32_t parity) const {
-    const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
-    const bool plain = kKind == Kind::kQueries || (kKind == Kind::kKeys && !has_key_data());
-    if (t_.mapped) wait(raw, parity);
-    bool exact = false;
-    if (plain && left == kRows) {
+  __device__ void visit_chunks(std::int64_t first, Stage<kDim, kKind> stage, bool plain,
+                               bool dead) const {
 #pragma unroll 1
-      for (int pass = 0; pass < kPasses; pass += 4) {
-        float square[4] = {};
+    for (int pass = 0; pass < kPasses; pass += 4) {
+      uint4 o[4];
+      if constexpr (kKind == Kind::kRows) {
+#pragma unroll
+        for (int i = 0; i < 4; ++i) {
+          const std::int64_t token = first + row(pass + i);
+          const std::uint16_t* out = o_ + token * t_.o.token;
+          o[i] = uint4{0, 0, 0, 0};
+          if (token < t_.length) {
+            o[i] = t_.vector ? __ldg(reinterpret_cast<const uint4*>(out) + chunk_)
+                             : gather_chunk(t_.o, out, chunk_);
+          }
+        }
+      }
+      float sum[4] = {};
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const int at = Tile<kDim>::offset(row(pass + i), chunk_);
+        auto* x = reinterpret_cast<uint4*>(stage.x() + at);
+        auto* y = reinterpret_cast<uint4*>(stage.y() + at);
+        if constexpr (kKind == Kind::kKeys) {
+          const uint4 k = *x;
+          sum[i] = dot<kHalf>(k, k);
+        }
+        if constexpr (kKind == Kind::kRows) sum[i] = dot<kHalf>(*y, o[i]);
+        if constexpr (kHalf) *y = half_to_bf16(*y);
+      }
+      if (dead) {
 #pragma unroll
         for (int i = 0; i < 4; ++i) {
           const int at = Tile<kDim>::offset(row(pass + i), chunk_);
-          auto* x = reinterpret_cast<uint4*>(stage.x() + at);
-          *x = to_projected<kHalf>(*x, square[i]);
-          if constexpr (kPaired && kHalf) {
-            auto* y = reinterpret_cast<uint4*>(stage.y() + at);
-            *y = half_to_bf16(*y);
-          }
-        }
-        add_chunks(square);
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          exact |= !(square[i] <= limit_);
-          if (kPaired && chunk_ == 0) stage.terms()[row(pass + i)] = t_.norm * square[i];
+          if (stage.terms()[row(pass + i)] != -INFINITY) continue;
+          *reinterpret_cast<uint4*>(stage.x() + at) = uint4{0, 0, 0, 0};
+          *reinterpret_cast<uint4*>(stage.y() + at) = uint4{0, 0, 0, 0};
+          sum[i] = 0;
         }
       }
-      return exact;
-    }
-#pragma unroll 1
-    for (int pass = 0; pass < kPasses; pass += kBatch) {
-      exact |= convert_rows<kHalf>(first, pass, left, plain, stage);
-    }
-    return exact;
-  }
-
-  // kBatch rows, of which some may take no part.
-  template <bool kHalf>
-  __device__ bool convert_rows(std::int64_t first, int pass, int left, bool plain,
-                               Stage<kDim, kKind> stage) const {
-    constexpr bool kHasRows = kKind == Kind::kRows || kKind == Kind::kSums;
-    RowData data[kBatch];
+      if constexpr (kKind == Kind::kSums) continue;
+      add_chunks(sum);
 #pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int at = row(pass + i);
-      data[i] = plain ? RowData{at < left, 0, 0, {0, 0, 0, 0}} : load_row(first + at);
-    }
-    float square[kBatch] = {}, weight[kBatch] = {};
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      const int at = Tile<kDim>::offset(row(pass + i), chunk_);
-      auto* x = reinterpret_cast<uint4*>(stage.x() + at);
-      auto* y = reinterpret_cast<uint4*>(stage.y() + at);
-      uint4 projected = to_projected<kHalf>(*x, square[i]);
-      if (!data[i].live) projected = uint4{0, 0, 0, 0}, square[i] = 0;
-      *x = projected;
-      if constexpr (kKind == Kind::kRows) weight[i] = -dot<kHalf>(*y, data[i].o);
-      if constexpr (kPaired && kHalf) *y = half_to_bf16(*y);
-      if (kPaired && !data[i].live) *y = uint4{0, 0, 0, 0};
-    }
-    add_chunks(square);
-    if constexpr (kKind == Kind::kRows) add_chunks(weight);
-    bool exact = false;
-#pragma unroll
-    for (int i = 0; i < kBatch; ++i) {
-      exact |= !(square[i] <= limit_);
-      if (!kPaired || chunk_ != 0) continue;
-      const int at = row(pass + i);
-      float term = data[i].term;
-      if constexpr (kKind == Kind::kKeys) term = fmaf(t_.norm, square[i], term);
-      stage.terms()[at] = data[i].live ? term : -INFINITY;
-      if constexpr (kHasRows) {
-        stage.weights()[at] =
-            data[i].live ? (kKind == Kind::kRows ? weight[i] : data[i].weight) : 0;
+      for (int i = 0; i < 4; ++i) {
+        if (chunk_ != 0) continue;
+        const int at = row(pass + i);
+        if constexpr (kKind == Kind::kKeys) {
+          stage.terms()[at] = t_.norm * sum[i] + (plain ? 0 : stage.terms()[at]);
+        } else {
+          stage.weights()[at] = -sum[i];
+        }
       }
     }
-    return exact;
   }
 
   const Tokens& t_;
-  const float limit_;
   const int chunk_, first_row_;
   const std::uint16_t *x_ = nullptr, *y_ = nullptr, *o_ = nullptr;
   const bool* mask_ = nullptr;
@@ -401,7 +377,7 @@ __device__ void produce_tiles(const Producer<kDim, kKind>& producer, std::int64_
     if (next >= mine && next < count) {
       const Ring at(before + next, shape.stages);
       producer.begin((first_tile + next) * kRows, stage(at.stage), ring.empty + at.stage,
-                     at.parity ^ 1, ring.raw + at.stage);
+                     at.parity ^ 1, ring.raw + at.stage, ring.full + at.stage);
     }
     if (tile < mine) continue;
     const Ring at(before + tile, shape.stages);

@@ -23,9 +23,9 @@ struct PullBackShape {
   static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
   static constexpr int kConsumers = kWrites == Writes::kBoth || kDim == 128 ? 2 : 3;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kProducer = kConsumers == 3 ? 80 : 104;
-  static constexpr int kConsumer = kConsumers == 3 ? 144 : 200;
-  // Long keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
+  static constexpr int kProducer = kConsumers == 3 ? 80 : 112;
+  static constexpr int kConsumer = kConsumers == 3 ? 144 : 192;
+  // Keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
   static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
   int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared;
   RingShape ring_shape;
@@ -71,7 +71,6 @@ __device__ void consume(const PullBackArguments& a,
       const std::int64_t first_token = (piece.begin + tile) * kRows;
       wait(barriers.full + ring.stage, ring.parity);
       const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
-      const bool exact = stage.exact();
       const float term[2] = {stage.terms()[place.row], stage.terms()[place.row + 8]};
       float weight[2] = {0, 0};
       if constexpr (kKind == Kind::kRows) {
@@ -89,9 +88,6 @@ __device__ void consume(const PullBackArguments& a,
         const std::uint32_t high = base + slice * Tile<kDim>::kBytes;
         const std::uint32_t low = high + shape.weights, plain = low + shape.weights;
         const std::uint32_t sums = plain + shape.weights, low_sums = sums + shape.weights;
-        const auto added = [&](int j) {
-          return *reinterpret_cast<const float2*>(column + slice * kRows + 8 * j);
-        };
         float u[32], e[32];
 #pragma unroll
         for (int j = 0; j < 8; ++j) {
@@ -103,20 +99,26 @@ __device__ void consume(const PullBackArguments& a,
           }
         }
         if constexpr (Shape::kX) settle(e);
-        const auto multiply = [&](auto also_low) {
+        const auto multiply = [&](auto half) {
           mma_fence();
 #pragma unroll
-          for (int step = 0; step < kSteps; ++step) {
-            if constexpr (also_low.value) {
-              mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(low, step),
-                      true);
+          for (int part = 0; part < 2; ++part) {
+#pragma unroll
+            for (int step = 0; step < kSteps; ++step) {
+              const auto left = Tile<kDim>::depth_major(x, step);
+              const auto right = Tile<kDim>::depth_major(part == 0 ? low : high, step);
+              const bool add = part != 0 || step != 0;
+              if constexpr (half.value) {
+                mma_f16(u, left, right, add);
+              } else {
+                mma_bf16(u, left, right, add);
+              }
             }
-            mma_f16(u, Tile<kDim>::depth_major(x, step), Tile<kDim>::depth_major(high, step), true);
           }
           if constexpr (Shape::kX) {
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
-              if constexpr (also_low.value && Shape::kLowSums) {
+              if constexpr (Shape::kLowSums) {
                 mma_bf16(e, Tile<kDim>::depth_major(y, step),
                          Tile<kDim>::depth_major(low_sums, step), true);
               }
@@ -127,26 +129,17 @@ __device__ void consume(const PullBackArguments& a,
           mma_commit();
           mma_wait<0>();
         };
-        if (exact) {
-#pragma unroll
-          for (float& v : u) v = 0;
+        if (a.tokens.half) {
           multiply(std::true_type{});
-          // Large terms are added last, in the order of the forward pass: the same roundings.
-#pragma unroll
-          for (int i = 0; i < 32; ++i) {
-            const float2 c = added(i / 4);
-            const float of_column = i % 2 == 0 ? c.x : c.y, of_row = term[i / 2 % 2];
-            u[i] = kKind == Kind::kRows ? (u[i] + of_column) + of_row : (u[i] + of_row) + of_column;
-          }
         } else {
-#pragma unroll
-          for (int j = 0; j < 8; ++j) {
-            const float2 c = added(j);
-            u[4 * j] = c.x + term[0], u[4 * j + 2] = c.x + term[1];
-            u[4 * j + 1] = c.y + term[0], u[4 * j + 3] = c.y + term[1];
-          }
-          settle(u);
           multiply(std::false_type{});
+        }
+        // Large terms are added last, in the order of the forward pass: the same roundings.
+#pragma unroll
+        for (int i = 0; i < 32; ++i) {
+          const float2 c = *reinterpret_cast<const float2*>(column + slice * kRows + 8 * (i / 4));
+          const float of_column = i % 2 == 0 ? c.x : c.y, of_row = term[i / 2 % 2];
+          u[i] = kKind == Kind::kRows ? (u[i] + of_column) + of_row : (u[i] + of_row) + of_column;
         }
         std::uint32_t p[16], f[16];
 #pragma unroll
@@ -195,8 +188,10 @@ __device__ void consume(const PullBackArguments& a,
           const float factor = a.norm * slope_sum[h];
 #pragma unroll
           for (int j = 0; j < kDim / 8; ++j) {
-            const float2 k = unpack<true>(*reinterpret_cast<const std::uint32_t*>(
-                stage.x() + Tile<kDim>::offset(place.row + 8 * h, j) + 2 * place.column));
+            const float2 k =
+                unpack(*reinterpret_cast<const std::uint32_t*>(
+                           stage.x() + Tile<kDim>::offset(place.row + 8 * h, j) + 2 * place.column),
+                       a.tokens.half);
             dx[4 * j + 2 * h] -= factor * k.x;
             dx[4 * j + 2 * h + 1] -= factor * k.y;
           }
@@ -238,11 +233,7 @@ __device__ void produce(const PullBackArguments& a,
     const std::int64_t head = piece.item % heads / (heads / a.projection.heads);
     const std::int64_t state =
         piece.item / heads * a.state_heads + piece.item % heads / (heads / a.state_heads);
-    float square = 0;
-    for (int s = 0; s < a.slices * kSquares; ++s) {
-      square = fmaxf(square, a.projection.square[head * a.slices * kSquares + s]);
-    }
-    const Producer<kDim, kKind> producer(a.tokens, piece.item, kRoundingLimit / square);
+    const Producer<kDim, kKind> producer(a.tokens, piece.item);
     // The first tiles come while the last item's are still worked on.
     const auto load = [&] {
       wait(released, parity);

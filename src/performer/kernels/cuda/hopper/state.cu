@@ -71,34 +71,25 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
   std::uint32_t phi[16];
   const std::uint32_t ones = shared_address(shared) + Shape::kOnes;
 
-  // Exponents of a tile begin as its terms; large ones are added last, with one rounding.
-  const auto begin_exponents = [&](const typename Shape::StageType& stage) {
+  const auto project = [&](std::uint32_t x, auto half) {
+    mma_fence();
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-      u[4 * j] = u[4 * j + 2] = t.x, u[4 * j + 1] = u[4 * j + 3] = t.y;
-    }
-  };
-  const auto end_exponents = [&](const typename Shape::StageType& stage) {
-#pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-      u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
-    }
-  };
-  const auto project = [&](std::uint32_t x, auto exact) {
-    if constexpr (exact.value) {
+    for (int part = 0; part < 2; ++part) {
+      const std::uint32_t w = part == 0 ? high + Shape::kWeights : high;
 #pragma unroll
       for (int step = 0; step < kSteps; ++step) {
-        mma_f16(u, Tile<kDim>::depth_major(high + Shape::kWeights, step),
-                Tile<kDim>::depth_major(x, step), true);
+        const auto left = Tile<kDim>::depth_major(w, step);
+        const auto right = Tile<kDim>::depth_major(x, step);
+        const bool add = part != 0 || step != 0;
+        if constexpr (half.value) {
+          mma_f16(u, left, right, add);
+        } else {
+          mma_bf16(u, left, right, add);
+        }
       }
     }
-#pragma unroll
-    for (int step = 0; step < kSteps; ++step) {
-      mma_f16(u, Tile<kDim>::depth_major(high, step), Tile<kDim>::depth_major(x, step), true);
-    }
     mma_commit();
+    mma_wait<0>();
   };
   const auto add_features = [&](std::uint32_t y) {
 #pragma unroll
@@ -118,18 +109,16 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
     const Ring ring(tile, Shape::kStages);
     const auto stage = Shape::stage(shared, ring.stage);
     wait(barriers.full + ring.stage, ring.parity);
-    if (stage.exact()) {
-#pragma unroll
-      for (float& x : u) x = 0;
-      mma_fence();
+    if (a.tokens.half) {
       project(shared_address(stage.x()), std::true_type{});
-      mma_wait<0>();
-      end_exponents(stage);
     } else {
-      begin_exponents(stage);
-      mma_fence();
       project(shared_address(stage.x()), std::false_type{});
-      mma_wait<0>();
+    }
+    // Terms may be large: added last, with one rounding.
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
+      u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
     }
     if constexpr (!kGiven) {
       float top[2];
@@ -243,11 +232,7 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
       bulk_load(shared + Shape::kWeights, a.projection.low + tile * kElements, Shape::kWeights,
                 weights);
     }
-    float square = 0;
-    for (int g = 0; g < kSlices * kSquares; ++g) {
-      square = fmaxf(square, a.projection.square[tile * kSquares + g]);
-    }
-    const Producer<kDim, Shape::kKind> producer(a.tokens, item, kRoundingLimit / square);
+    const Producer<kDim, Shape::kKind> producer(a.tokens, item);
     produce_tiles(
         producer, begin, tiles, 0, RingShape(Shape::kStages, Shape::kLanes), barriers,
         [&](int index) { return Shape::stage(shared, index); }, [] {});

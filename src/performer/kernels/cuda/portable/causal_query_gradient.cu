@@ -126,7 +126,7 @@ struct QueryGradient {
       const float sum = s.along[row] + row_lanes_sum(own_along);
       const bool reached = s.inverse[row] != 0, present = reached && total != 0;
       const float inverse = present ? 1.0F / total : 0.0F;
-      const float along = present ? sum * inverse : 0.0F;
+      const float along = present ? sum / total : 0.0F;
 #pragma unroll
       for (int j = 0; j < 4; ++j) acc[i][j] = col0() + j <= row ? acc[i][j] - along : 0.0F;
       __syncwarp();  // the row is this warp's alone
