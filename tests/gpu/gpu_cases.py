@@ -1,7 +1,8 @@
 """The shared list of calls, their inputs, and what a fused result is measured against.
 
 exact: the composed operator in float64 on the same device. unfused: plain tensor code on inputs in
-their dtype, arithmetic in float32, features and output rounded once to the dtype."""
+their dtype, arithmetic in float32, features and output rounded once: the output to the dtype, the
+features to the dtype that those of the kernel have (feature_dtype)."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ import math
 import random
 import zlib
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import lru_cache
 
 import torch
 
@@ -87,6 +88,12 @@ class Case:
     def kernel(self, path):
         kind = "causal" if self.causal else "bidirectional"
         return f"cuda/{path}/{NAMES[self.dtype]}/{self.feature_map}/{kind}"
+
+    def feature_dtype(self, kernel):
+        """What `kernel` may round features to. Those of the Hopper kernels are bfloat16 for any
+        tokens: exponentials leave the range of float16."""
+        hopper = kernel.startswith("cuda/hopper/")
+        return torch.bfloat16 if hopper and self.dtype == torch.float16 else self.dtype
 
 
 def legal(case):
@@ -356,17 +363,17 @@ def log_features(case, x, W, bias, scale):
 class Unfused:
     """One dense sequence per batch entry, in float32, by plain tensor code."""
 
-    def __init__(self, inputs):
+    def __init__(self, inputs, feature_dtype):
         self.inputs, self.case = inputs, inputs.case
-        self.dtype = inputs.case.dtype
+        self.feature_dtype = feature_dtype
         self.state_heads = self.case.heads if self.case.composed_backward else self.case.key_heads
 
     def round(self, x):
-        """Once, to the dtype; gradients of features too, unless they would leave its range."""
-        if self.dtype == torch.float32:
+        """Features, once; their gradients too, unless they would leave the range."""
+        if self.feature_dtype == torch.float32:
             return x
-        rounded = x.to(self.dtype).float()
-        return x + (rounded - x).detach() if self.dtype == torch.float16 else rounded
+        rounded = x.to(self.feature_dtype).float()
+        return x + (rounded - x).detach() if self.feature_dtype == torch.float16 else rounded
 
     def keys(self, k, mask, key_bias):
         """Log features of the keys [B, Hs, Lk, M'], -inf where masked (relu: features, 0)."""
@@ -460,7 +467,7 @@ class Unfused:
         case = self.case
 
         def rounding(log):
-            """What rounding a feature to the dtype multiplies it by."""
+            """What rounding a feature multiplies it by."""
             part = torch.exp2((log.detach() / math.log(2)) % 1)
             return self.round(part) / part
 
@@ -503,16 +510,49 @@ class Unfused:
             final = tuple(torch.cat(parts) for parts in zip(*finals, strict=True))
         else:
             out, final = self.attend(q, k, v, mask, key_bias, start)
-        out = out.to(self.dtype)
+        out = out.to(self.case.dtype)
         grads = gradients(inputs, out, final, leaves)
         return Result(out.detach(), tuple(t.detach() for t in final), grads)
 
 
-@cache
+@lru_cache(maxsize=2)
 def references(case):
-    """inputs, exact, unfused: kept for the other paths of the same case."""
+    """inputs, exact: kept for the other path of the same case."""
     inputs = make_inputs(case)
-    return inputs, run_operator(inputs, torch.float64), Unfused(inputs).run()
+    return inputs, run_operator(inputs, torch.float64)
+
+
+@lru_cache(maxsize=8)
+def unfused(case, feature_dtype, draw=0):
+    inputs, _ = references(case)
+    return permuted_back(Unfused(permuted(inputs, draw), feature_dtype).run(), inputs, draw)
+
+
+def order_of_dims(inputs, draw):
+    generator = torch.Generator().manual_seed(draw)
+    order = torch.randperm(inputs.case.dim, generator=generator)
+    return order.to(inputs.q.device)
+
+
+def permuted(inputs, draw):
+    """The same call with its dims in another order: the same results, rounded differently."""
+    if draw == 0:
+        return inputs
+    order = order_of_dims(inputs, draw)
+    q, k, W = (None if t is None else t[..., order] for t in (inputs.q, inputs.k, inputs.W))
+    options = dict(inputs.options)
+    if "projection_k" in options:
+        options["projection_k"] = options["projection_k"][..., order]
+    return replace(inputs, q=q, k=k, W=W, options=options)
+
+
+def permuted_back(result, inputs, draw):
+    """Gradients of q and k with the dims in the order of the case."""
+    if draw == 0:
+        return result
+    back = order_of_dims(inputs, draw).argsort()
+    dq, dk, *others = result.grads
+    return replace(result, grads=[dq[..., back], dk[..., back], *others])
 
 
 def rms(t):
@@ -521,6 +561,24 @@ def rms(t):
 
 def rms_error(got, want):
     return rms(got.double() - want.double())
+
+
+def mean_error(got, want):
+    """Over all draws: results `got`, one of each."""
+    return math.sqrt(sum(rms_error(t, want) ** 2 for t in got) / len(got))
+
+
+def exponent_error(inputs):
+    """A feature's relative error is its exponent's absolute one: the unit roundoff of float32 times
+    the size of the terms of w . k. One feature may be all of a state."""
+    case, W = inputs.case, inputs.options.get("projection_k", inputs.W)
+    if case.feature_map == "relu" or not inputs.k.numel():
+        return 0.0
+    k = inputs.k.float()
+    if case.mask:
+        k = k.masked_fill(~inputs.options["key_mask"][:, None, :, None], 0)
+    largest = float(W.norm(dim=-1).max() * k.norm(dim=-1).max())
+    return 0.5 * unit(torch.float32) * case.dim**-0.25 * largest
 
 
 def unit(dtype):

@@ -2,9 +2,40 @@
 
 import pytest
 import torch
-from gpu_cases import CASES, MAGNITUDES, Case, references, rms, rms_error, run_operator, unit
+from gpu_cases import (
+    CASES,
+    MAGNITUDES,
+    Case,
+    exponent_error,
+    make_inputs,
+    mean_error,
+    permuted,
+    permuted_back,
+    references,
+    rms,
+    rms_error,
+    run_operator,
+    unfused,
+    unit,
+)
 
 HOPPER = torch.cuda.get_device_capability() == (9, 0)
+
+
+def on_paths(cases):
+    """Every case by the portable kernels, and by those auto chooses where they may be others."""
+    pairs = [
+        (case, path) for case in cases for path in ("portable", "auto")[: 1 + case.matrix_units]
+    ]
+    return pytest.mark.parametrize(
+        ("case", "path"), pairs, indirect=["path"], ids=[f"{path}-{case}" for case, path in pairs]
+    )
+
+
+def draws(case):
+    """How often the same call is rounded anew. At large norms a few rows where keys tie make the
+    error, and one draw of their roundings says little about either version."""
+    return 4 if case.magnitude > 1 else 1
 
 
 def small(case):
@@ -13,20 +44,28 @@ def small(case):
     return few or case.magnitude > 1
 
 
-def output_bound(case, inputs, exact, unfused):
-    size = max(rms(inputs.v), rms(exact.out))
-    error = rms_error(unfused.out, exact.out)
+def output_bound(case, features, inputs, want, error):
+    """error: of the unfused version with these features."""
+    size = max(rms(inputs.v), rms(want))
     if case.dtype == torch.float32:
         return 2 * error + 2e-6 * size
-    return 1.5 * error + unit(case.dtype) * size * (0.5 if small(case) else 0.01)
+    return 1.5 * error + unit(features) * size * (0.5 if small(case) else 0.01)
 
 
-def gradient_bound(case, inputs, want, plain):
-    size = max(rms(inputs.grad), rms(want))
-    error = rms_error(plain, want)
+def state_bound(case, features, inputs, want, error):
+    floor = 0.5 * unit(features)
     if case.dtype == torch.float32:
-        return 3 * error + 2e-6 * size
-    return 3 * error + unit(case.dtype) * size * (0.5 if small(case) else 0.02)
+        floor = max(2e-6, exponent_error(inputs))
+    return 2 * error + floor * rms(want)
+
+
+def gradient_bound(case, features, inputs, want, error):
+    size = max(rms(inputs.grad), rms(want))
+    if case.dtype == torch.float32:
+        # The gradient of a state is passed on to keys times their features.
+        floor = max(2e-6, exponent_error(inputs)) if case.state else 2e-6
+        return 3 * error + floor * size
+    return 3 * error + unit(features) * size * (0.5 if small(case) else 0.02)
 
 
 def check_kernels(case, path, got):
@@ -39,28 +78,39 @@ def check_kernels(case, path, got):
 
 
 def check(case, path):
-    inputs, exact, unfused = references(case)
+    inputs, exact = references(case)
     assert exact.kernels == ("composed", "composed")
-    got = run_operator(inputs)
-    check_kernels(case, path, got)
-    assert got.out.dtype == case.dtype
-    assert torch.isfinite(got.out).all()
-    assert rms_error(got.out, exact.out) <= output_bound(case, inputs, exact, unfused)
+    orders = range(draws(case))
+    got = [permuted_back(run_operator(permuted(inputs, n)), inputs, n) for n in orders]
+    for result in got:
+        check_kernels(case, path, result)
+        assert result.out.dtype == case.dtype
+        assert all(torch.isfinite(t).all() for t in (result.out, *result.grads))
+    forward, backward = (case.feature_dtype(kernel) for kernel in got[0].kernels)
+
+    def compare(what, bound, features, part):
+        want = part(exact)
+        plain = mean_error([part(unfused(case, features, n)) for n in orders], want)
+        error, most = (
+            mean_error([part(result) for result in got], want),
+            bound(case, features, inputs, want, plain),
+        )
+        assert error <= most, f"{what}: error {error:.3g} > {most:.3g}, unfused {plain:.3g}"
+
+    compare("out", output_bound, forward, lambda result: result.out)
     if case.magnitude == 1:
-        for ours, plain, want in zip(got.state, unfused.state, exact.state, strict=True):
-            floor = 2e-6 if case.dtype == torch.float32 else 0.5 * unit(case.dtype)
-            assert rms_error(ours, want) <= 2 * rms_error(plain, want) + floor * rms(want)
-    for ours, plain, want in zip(got.grads, unfused.grads, exact.grads, strict=True):
-        assert torch.isfinite(ours).all()
-        assert rms_error(ours, want) <= gradient_bound(case, inputs, want, plain)
+        for n, what in enumerate(("kv", "normalizer")):
+            compare(what, state_bound, forward, lambda result, n=n: result.state[n])
+    for n, what in enumerate(("q", "k", "v", "kv", "normalizer")[: len(exact.grads)]):
+        compare(f"grad {what}", gradient_bound, backward, lambda result, n=n: result.grads[n])
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
+@on_paths(CASES)
 def test_case(case, path):
     check(case, path)
 
 
-@pytest.mark.parametrize("case", MAGNITUDES, ids=str)
+@on_paths(MAGNITUDES)
 def test_any_norm(case, path):
     check(case, path)
 
@@ -69,7 +119,7 @@ def test_any_norm(case, path):
 @pytest.mark.parametrize("features", [64, 128, 256])
 def test_bfloat16_errs_by_half_a_percent_at_most(dim, features, path):
     case = Case(dtype=torch.bfloat16, heads=8, key_heads=8, length=2000, dim=dim, features=features)
-    inputs, exact, _ = references(case)
+    inputs, exact = references(case)
     got = run_operator(inputs)
     assert rms_error(got.out, exact.out) <= 5e-3 * rms(exact.out)
 
@@ -79,5 +129,5 @@ def test_bfloat16_errs_by_half_a_percent_at_most(dim, features, path):
 def test_hopper_serves_the_headline(features, kernels):
     kernels("auto")
     case = Case(dtype=torch.bfloat16, length=1000, dim=64, features=features)
-    inputs, _, _ = references(case)
+    inputs = make_inputs(case)
     assert run_operator(inputs).kernels == (case.kernel("hopper"),) * 2

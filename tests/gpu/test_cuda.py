@@ -54,11 +54,9 @@ def test_250_repeats_have_the_same_bits(causal, dtype, path):
     assert int(different) == 0
 
 
-@BOTH
 @TYPES
-def test_outputs_up_to_t_keep_their_bits(causal, dtype, path):
-    if not causal:
-        pytest.skip("causal alone")
+def test_outputs_up_to_t_keep_their_bits(dtype, kernels):
+    kernels("portable")
     q, k, v, W = draw(300, dtype)
     mask = torch.rand(2, 300, device="cuda") < 0.8
     bias = torch.randn(2, 4, 300, device="cuda")
@@ -269,7 +267,7 @@ def test_wrong_offsets_on_the_device_stay_within_bounds(bounds, causal, path):
 
 
 @pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
-def test_compiled_code_gives_the_same(backend, path):
+def test_compiled_code_gives_the_same(backend):
     torch._dynamo.reset()
     q, k, v, W = draw(200, torch.bfloat16)
 
@@ -391,6 +389,9 @@ def test_kernels_can_be_switched_off_and_chosen(kernels):
     kernels("portable")
     performer.favor_attention(q, k, v, W, "relu", causal=True)
     assert performer.last_kernel() == "cuda/portable/fp32/relu/causal"
+    kernels("auto")
+    performer.favor_attention(q, k, v, W, causal=True)
+    assert performer.last_kernel() == "cuda/portable/fp32/positive/causal"
     kernels("turing")
     message = "PERFORMER_CUDA_KERNELS=turing is not one of auto, portable, hopper, off"
     with pytest.raises(RuntimeError, match=message):

@@ -1,7 +1,5 @@
 #include "performer/kernels/cuda/hopper/output.h"
 
-#include <type_traits>
-
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // One producer warpgroup and two or three that own 64 queries each: U = Q W^T slice by slice, exp2
@@ -59,7 +57,6 @@ template <int kDim>
 __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
                         Barrier* loaded, Barrier* released, const RingBarriers& barriers,
                         const int* reached) {
-  constexpr int kSteps = kDim / 16;
   const int consumer = warpgroup() - 1;
   const Place place;
   const std::uint32_t weights = shared_address(shared), sums = weights + shape.sums;
@@ -77,7 +74,8 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       const auto stage = shape.stage(shared, ring.stage);
       const std::int64_t first_token = (piece.begin + tile) * kRows;
       wait(barriers.full + ring.stage, ring.parity);
-      const std::uint32_t x = shared_address(stage.x());
+      Fragment<kDim> queries;
+      queries.load(shared_address(stage.x()));
       float o[SumTile<kDim>::kColumns / 2];
       float shift[2] = {0, 0};
 #pragma unroll
@@ -86,30 +84,18 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       for (int slice = 0; slice < a.slices; ++slice) {
         const std::uint32_t high = weights + slice * Tile<kDim>::kBytes;
         float u[32];
-        const auto project = [&](auto half) {
+        if (a.tokens.half) {
           mma_fence();
-#pragma unroll
-          for (int part = 0; part < 2; ++part) {
-            const std::uint32_t w = part == 0 ? high + shape.weights : high;
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-              const auto left = Tile<kDim>::depth_major(x, step);
-              const auto right = Tile<kDim>::depth_major(w, step);
-              const bool add = part != 0 || step != 0;
-              if constexpr (half.value) {
-                mma_f16(u, left, right, add);
-              } else {
-                mma_bf16(u, left, right, add);
-              }
-            }
-          }
+          multiply<true>(u, queries, high + shape.weights, false);
+          multiply<true>(u, queries, high, true);
           mma_commit();
           mma_wait<0>();
-        };
-        if (a.tokens.half) {
-          project(std::true_type{});
         } else {
-          project(std::false_type{});
+          mma_fence();
+          multiply<false>(u, queries, high + shape.weights, false);
+          multiply<false>(u, queries, high, true);
+          mma_commit();
+          mma_wait<0>();
         }
         // Scales may be large: added last, with one rounding.
 #pragma unroll

@@ -23,8 +23,8 @@ struct PullBackShape {
   static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
   static constexpr int kConsumers = kWrites == Writes::kBoth || kDim == 128 ? 2 : 3;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kProducer = kConsumers == 3 ? 80 : 112;
-  static constexpr int kConsumer = kConsumers == 3 ? 144 : 192;
+  static constexpr int kProducer = kDim == 128 ? 88 : (kConsumers == 3 ? 80 : 112);
+  static constexpr int kConsumer = kDim == 128 ? 208 : (kConsumers == 3 ? 144 : 192);
   // Keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
   static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
   int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared;
@@ -70,7 +70,9 @@ __device__ void consume(const PullBackArguments& a,
       const auto stage = shape.stage(shared, ring.stage);
       const std::int64_t first_token = (piece.begin + tile) * kRows;
       wait(barriers.full + ring.stage, ring.parity);
-      const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
+      const std::uint32_t y = shared_address(stage.y());
+      Fragment<kDim> tokens;
+      tokens.load(shared_address(stage.x()));
       const float term[2] = {stage.terms()[place.row], stage.terms()[place.row + 8]};
       float weight[2] = {0, 0};
       if constexpr (kKind == Kind::kRows) {
@@ -99,22 +101,10 @@ __device__ void consume(const PullBackArguments& a,
           }
         }
         if constexpr (Shape::kX) settle(e);
-        const auto multiply = [&](auto half) {
+        const auto project = [&](auto half) {
           mma_fence();
-#pragma unroll
-          for (int part = 0; part < 2; ++part) {
-#pragma unroll
-            for (int step = 0; step < kSteps; ++step) {
-              const auto left = Tile<kDim>::depth_major(x, step);
-              const auto right = Tile<kDim>::depth_major(part == 0 ? low : high, step);
-              const bool add = part != 0 || step != 0;
-              if constexpr (half.value) {
-                mma_f16(u, left, right, add);
-              } else {
-                mma_bf16(u, left, right, add);
-              }
-            }
-          }
+          multiply<half.value>(u, tokens, low, false);
+          multiply<half.value>(u, tokens, high, true);
           if constexpr (Shape::kX) {
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {
@@ -130,9 +120,9 @@ __device__ void consume(const PullBackArguments& a,
           mma_wait<0>();
         };
         if (a.tokens.half) {
-          multiply(std::true_type{});
+          project(std::true_type{});
         } else {
-          multiply(std::false_type{});
+          project(std::false_type{});
         }
         // Large terms are added last, in the order of the forward pass: the same roundings.
 #pragma unroll

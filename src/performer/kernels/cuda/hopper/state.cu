@@ -1,12 +1,11 @@
 #include "performer/kernels/cuda/hopper/state.h"
 
-#include <type_traits>
-
 #include "performer/kernels/cuda/hopper/producer.cuh"
 
-// One producer warpgroup, and consumers that own 64 features each: their rows of W as the left
-// operand, so that W X^T comes out with features in rows, becomes exp2 in registers and goes
-// straight back as the left operand of S += Phi^T Y. S stays in registers over all tokens.
+// One producer warpgroup, and two consumers that own 64 or 128 features each: their rows of W, in
+// registers, as the left operand, so that W X^T comes out with features in rows, becomes exp2 in
+// registers and goes straight back as the left operand of S += Phi^T Y. S stays in registers over
+// all tokens.
 namespace performer::kernels::cuda::hopper {
 namespace {
 
@@ -14,9 +13,10 @@ template <int kDim, int kSlices, bool kGiven>
 struct StateShape {
   static constexpr Kind kKind = kGiven ? Kind::kSums : Kind::kKeys;
   using StageType = Stage<kDim, kKind>;
-  static constexpr int kConsumers = state_consumers(kDim);
+  static constexpr int kConsumers = kStateConsumers;
+  static constexpr int kOwned = kSlices == 4 ? 2 : 1;  // slices of a consumer
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kLanes = kConsumers / kSlices;  // consumers of a slice take tiles in turn
+  static constexpr int kLanes = kSlices == 1 ? 2 : 1;  // consumers of a slice take tiles in turn
   static constexpr int kStages = kDim == 128 ? 4 : 8;
   static constexpr bool kOnesColumn = !kGiven && kDim < 128;
   static constexpr int kSumColumns = kOnesColumn ? kDim + 8 : kDim;
@@ -31,163 +31,169 @@ struct StateShape {
 
   // Registers: the block has kThreads * kEntry; consumers take what the producer gives.
   static constexpr int kEntry = 65536 / kThreads / 8 * 8;
-  static constexpr int kProducer = kDim == 64 ? 64 : 96;
+  static constexpr int kProducer = 56;
   static constexpr int kConsumer = (kEntry * (kConsumers + 1) - kProducer) / kConsumers / 8 * 8;
 };
+
+/// The scales of 64 features are raised, and their sums with them, where an exponent is above.
+template <int kDim, int kColumns>
+__device__ void raise_scales(const float (&u)[32], const float (&bias)[2], float (&c)[2],
+                             float (&z)[2], float (&sum)[kColumns / 2]) {
+  float top[2];
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float t[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) t[i] = fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]);
+#pragma unroll
+    for (int i = 4; i < 8; ++i) {
+      t[i % 4] = fmaxf(t[i % 4], fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]));
+    }
+    top[h] = fmaxf(fmaxf(t[0], t[1]), fmaxf(t[2], t[3]));
+  }
+  const bool rises = top[0] + bias[0] > c[0] || top[1] + bias[1] > c[1];
+  if (!__any_sync(~0U, rises)) return;
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    const float needed = ceilf(quad_max(top[h]) + bias[h]);
+    if (needed > -INFINITY && needed > c[h]) {
+      const float raised = fminf(fmaxf(needed, -kLargestScale), kLargestScale);
+      const float factor = exp2(c[h] - raised);
+      c[h] = raised;
+      z[h] *= factor;
+#pragma unroll
+      for (int j = 0; j < kColumns / 8; ++j) {
+        sum[4 * j + 2 * h] *= factor;
+        sum[4 * j + 2 * h + 1] *= factor;
+      }
+    }
+  }
+}
 
 template <int kDim, int kSlices, bool kGiven>
 __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
                         const RingBarriers& barriers, std::int64_t item, int split, int first_slice,
                         int tiles) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
-  constexpr int kSteps = kDim / 16;
+  constexpr int kOwned = Shape::kOwned;
   const int consumer = warpgroup() - 1;
-  const int group = consumer % kSlices, lane = consumer / kSlices;
+  const int group = Shape::kLanes == 1 ? consumer * kOwned : 0;
+  const int lane = Shape::kLanes == 1 ? 0 : consumer;
   const Place place;
-  const std::uint32_t high = shared_address(shared) + group * Tile<kDim>::kBytes;
   const int feature = (first_slice + group) * kRows + place.row;
   const std::int64_t wide = static_cast<std::int64_t>(a.slices) * kRows;
 
-  float bias[2], c[2], z[2] = {0, 0};
+  float bias[kOwned][2], c[kOwned][2], z[kOwned][2] = {};
   const int heads = a.tokens.heads;
   const std::int64_t head = item % heads / (heads / a.projection.heads);
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    const int r = feature + 8 * h;
-    bias[h] = a.projection.bias[head * wide + r];
-    c[h] = kEmptyScale;
+  for (int i = 0; i < 2 * kOwned; ++i) {
+    const int r = feature + i / 2 * kRows + 8 * (i % 2);
+    bias[i / 2][i % 2] = a.projection.bias[head * wide + r];
+    float scale = kEmptyScale;
     if constexpr (kGiven) {
       const std::int64_t state =
           item / heads * a.state_heads + item % heads / (heads / a.state_heads);
       // Query exponents are l + c: c takes the sign of a shift.
-      c[h] = r < a.features ? -static_cast<float>(a.log2_scale[state * a.features + r]) : 0;
+      scale = r < a.features ? -static_cast<float>(a.log2_scale[state * a.features + r]) : 0;
     }
+    c[i / 2][i % 2] = scale;
   }
   // Keys: one more column, of ones, sums the rounded features to z.
-  float sum[Shape::kSumColumns / 2];
+  float sum[kOwned][Shape::kSumColumns / 2];
 #pragma unroll
-  for (float& s : sum) s = 0;
-  float u[32];
-  std::uint32_t phi[16];
-  const std::uint32_t ones = shared_address(shared) + Shape::kOnes;
-
-  const auto project = [&](std::uint32_t x, auto half) {
-    mma_fence();
+  for (auto& owned : sum) {
 #pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      const std::uint32_t w = part == 0 ? high + Shape::kWeights : high;
-#pragma unroll
-      for (int step = 0; step < kSteps; ++step) {
-        const auto left = Tile<kDim>::depth_major(w, step);
-        const auto right = Tile<kDim>::depth_major(x, step);
-        const bool add = part != 0 || step != 0;
-        if constexpr (half.value) {
-          mma_f16(u, left, right, add);
-        } else {
-          mma_bf16(u, left, right, add);
-        }
-      }
-    }
-    mma_commit();
-    mma_wait<0>();
-  };
-  const auto add_features = [&](std::uint32_t y) {
-#pragma unroll
-    for (int step = 0; step < 4; ++step) {
-      if constexpr (Shape::kOnesColumn) {
-        mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step, ones), true);
-      } else {
-        mma_rows(sum, phi + 4 * step, Tile<kDim>::row_major(y, step), true);
-      }
-    }
-    mma_commit();
-  };
-
+    for (float& s : owned) s = 0;
+  }
+  const std::uint32_t base = shared_address(shared), ones = base + Shape::kOnes;
+  Fragment<kDim> high[kOwned], low[kOwned];
   wait(weights, 0);
+#pragma unroll
+  for (int i = 0; i < kOwned; ++i) {
+    high[i].load(base + (group + i) * Tile<kDim>::kBytes);
+    low[i].load(base + Shape::kWeights + (group + i) * Tile<kDim>::kBytes);
+  }
+
 #pragma unroll 1
   for (int tile = lane; tile < tiles; tile += Shape::kLanes) {
     const Ring ring(tile, Shape::kStages);
     const auto stage = Shape::stage(shared, ring.stage);
     wait(barriers.full + ring.stage, ring.parity);
-    if (a.tokens.half) {
-      project(shared_address(stage.x()), std::true_type{});
-    } else {
-      project(shared_address(stage.x()), std::false_type{});
-    }
-    // Terms may be large: added last, with one rounding.
+    const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-      u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
-    }
-    if constexpr (!kGiven) {
-      float top[2];
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        float t[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) t[i] = fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]);
-#pragma unroll
-        for (int i = 4; i < 8; ++i) {
-          t[i % 4] = fmaxf(t[i % 4], fmaxf(u[4 * i + 2 * h], u[4 * i + 2 * h + 1]));
-        }
-        top[h] = fmaxf(fmaxf(t[0], t[1]), fmaxf(t[2], t[3]));
+    for (int i = 0; i < kOwned; ++i) {
+      float u[32];
+      if (a.tokens.half) {
+        mma_fence();
+        multiply<true>(u, low[i], x, false);
+        multiply<true>(u, high[i], x, true);
+        mma_commit();
+        mma_wait<0>();
+      } else {
+        mma_fence();
+        multiply<false>(u, low[i], x, false);
+        multiply<false>(u, high[i], x, true);
+        mma_commit();
+        mma_wait<0>();
       }
-      const bool rises = top[0] + bias[0] > c[0] || top[1] + bias[1] > c[1];
-      if (__any_sync(~0U, rises)) {
+      // Terms may be large: added last, with one rounding.
 #pragma unroll
-        for (int h = 0; h < 2; ++h) {
-          const float needed = ceilf(quad_max(top[h]) + bias[h]);
-          if (needed > -INFINITY && needed > c[h]) {
-            const float raised = fminf(fmaxf(needed, -kLargestScale), kLargestScale);
-            const float factor = exp2(c[h] - raised);
-            c[h] = raised;
-            z[h] *= factor;
+      for (int j = 0; j < 8; ++j) {
+        const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
+        u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
+      }
+      if constexpr (!kGiven) raise_scales<kDim, Shape::kSumColumns>(u, bias[i], c[i], z[i], sum[i]);
+      const float shift[2] = {c[i][0] - bias[i][0], c[i][1] - bias[i][1]};
+      std::uint32_t phi[16];
 #pragma unroll
-            for (int j = 0; j < Shape::kSumColumns / 8; ++j) {
-              sum[4 * j + 2 * h] *= factor;
-              sum[4 * j + 2 * h + 1] *= factor;
-            }
+      for (int k = 0; k < 16; ++k) {
+        phi[k] = pack_bf16(exp2(u[2 * k] - shift[k % 2]), exp2(u[2 * k + 1] - shift[k % 2]));
+      }
+      if constexpr (!Shape::kOnesColumn) {
+        // Sums of the rounded features: their errors cancel against those of S.
+#pragma unroll
+        for (int k = 0; k < 16; ++k) {
+          float2 weight{1, 1};
+          if constexpr (kGiven) {
+            weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * (k / 2) + place.column);
           }
+          const float2 rounded = unpack<false>(phi[k]);
+          z[i][k % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i][k % 2]));
         }
       }
-    }
-    const float shift[2] = {c[0] - bias[0], c[1] - bias[1]};
+      mma_fence();
 #pragma unroll
-    for (int i = 0; i < 16; ++i) {
-      phi[i] = pack_bf16(exp2(u[2 * i] - shift[i % 2]), exp2(u[2 * i + 1] - shift[i % 2]));
-    }
-    if constexpr (!Shape::kOnesColumn) {
-      // Sums of the rounded features: their errors cancel against those of S.
-#pragma unroll
-      for (int i = 0; i < 16; ++i) {
-        float2 weight{1, 1};
-        if constexpr (kGiven) {
-          weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * (i / 2) + place.column);
+      for (int step = 0; step < 4; ++step) {
+        if constexpr (Shape::kOnesColumn) {
+          mma_rows(sum[i], phi + 4 * step, Tile<kDim>::row_major(y, step, ones), true);
+        } else {
+          mma_rows(sum[i], phi + 4 * step, Tile<kDim>::row_major(y, step), true);
         }
-        const float2 rounded = unpack<false>(phi[i]);
-        z[i % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i % 2]));
       }
+      mma_commit();
+      mma_wait<0>();
     }
-    mma_fence();
-    add_features(shared_address(stage.y()));
-    mma_wait<0>();
     if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
   }
 
-  const std::int64_t base = ((item * a.splits + split) * Shape::kLanes + lane) * wide + feature;
+  const std::int64_t partial = ((item * a.splits + split) * Shape::kLanes + lane) * wide + feature;
 #pragma unroll
-  for (int h = 0; h < 2; ++h) {
-    z[h] = Shape::kOnesColumn ? sum[Shape::kSumColumns / 2 - 4 + 2 * h] : quad_sum(z[h]);
-    const std::int64_t at = base + 8 * h;
-    if (place.column == 0) {
-      a.normalizer[at] = z[h];
-      if constexpr (!kGiven) a.scale[at] = c[h];
-    }
+  for (int i = 0; i < kOwned; ++i) {
 #pragma unroll
-    for (int j = 0; j < kDim / 8; ++j) {
-      *reinterpret_cast<float2*>(a.sum + at * kDim + 8 * j + place.column) =
-          float2{sum[4 * j + 2 * h], sum[4 * j + 2 * h + 1]};
+    for (int h = 0; h < 2; ++h) {
+      const float total =
+          Shape::kOnesColumn ? sum[i][Shape::kSumColumns / 2 - 4 + 2 * h] : quad_sum(z[i][h]);
+      const std::int64_t at = partial + i * kRows + 8 * h;
+      if (place.column == 0) {
+        a.normalizer[at] = total;
+        if constexpr (!kGiven) a.scale[at] = c[i][h];
+      }
+#pragma unroll
+      for (int j = 0; j < kDim / 8; ++j) {
+        *reinterpret_cast<float2*>(a.sum + at * kDim + 8 * j + place.column) =
+            float2{sum[i][4 * j + 2 * h], sum[i][4 * j + 2 * h + 1]};
+      }
     }
   }
 }
@@ -209,7 +215,7 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
   const auto tiles = static_cast<int>(split_begin(a.tokens.length, split + 1, a.splits) - begin);
 
   if (threadIdx.x == 0) {
-    barriers.initialise(Shape::kStages, 4 * kSlices);
+    barriers.initialise(Shape::kStages, 4 * Shape::kConsumers / Shape::kLanes);
     init(weights, 1);
     fence_barrier_init();
   }
@@ -290,7 +296,7 @@ cudaError_t sum_rows(const StateArguments& a, int dim, cudaStream_t stream) {
 
 int padded_slices(int dim, std::int64_t features) {
   const auto slices = static_cast<int>((features + kRows - 1) / kRows);
-  const int most = state_consumers(dim);
+  const int most = dim == 128 ? 2 : 4;
   return slices <= 2 ? slices : (slices + most - 1) / most * most;
 }
 

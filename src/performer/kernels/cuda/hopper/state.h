@@ -33,15 +33,16 @@ __host__ __device__ inline std::int64_t split_begin(std::int64_t length, int spl
 cudaError_t sum_keys(const StateArguments& arguments, int dim, cudaStream_t stream);
 cudaError_t sum_rows(const StateArguments& arguments, int dim, cudaStream_t stream);
 
-/// Warpgroups of a block that own features: as many as have room for S in their registers.
-__host__ __device__ constexpr int state_consumers(int dim) { return dim == 128 ? 2 : 4; }
+/// Warpgroups of a block that own features, and the most slices of 64 features one owns: as many as
+/// have room for W and S in their registers.
+inline constexpr int kStateConsumers = 2;
 /// Slices of 64 features in one block.
 __host__ __device__ constexpr int block_slices(int dim, int slices) {
-  return slices % state_consumers(dim) == 0 ? state_consumers(dim) : slices;
+  return dim < 128 && slices % 4 == 0 ? 4 : (slices % 2 == 0 ? 2 : 1);
 }
 /// Partial sums of a split: consumers that share a slice keep their own.
 __host__ __device__ constexpr int split_partials(int dim, int slices) {
-  return state_consumers(dim) / block_slices(dim, slices);
+  return block_slices(dim, slices) == 1 ? kStateConsumers : 1;
 }
 /// 64-feature slices, rounded up to what the kernels are built for.
 int padded_slices(int dim, std::int64_t features);

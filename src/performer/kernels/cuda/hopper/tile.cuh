@@ -83,6 +83,39 @@ struct Place {
         column(static_cast<int>(threadIdx.x % 4 * 2)) {}
 };
 
+/// The rows of the thread's warp in a tile as left operands: four registers per 16 columns.
+template <int kDim>
+struct Fragment {
+  std::uint32_t part[kDim / 16][4];
+
+  __device__ void load(std::uint32_t tile) {
+    const int lane = static_cast<int>(threadIdx.x % 32);
+    const int row = static_cast<int>(threadIdx.x % 128 / 32 * 16) + lane % 16;
+#pragma unroll
+    for (int step = 0; step < kDim / 16; ++step) {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(part[step][0]), "=r"(part[step][1]), "=r"(part[step][2]),
+                     "=r"(part[step][3])
+                   : "r"(tile + Tile<kDim>::offset(row, 2 * step + lane / 16)));
+    }
+  }
+};
+
+/// u += left right^T, both of the tokens' type, over all of the depth.
+template <bool kHalf, int kDim>
+__device__ inline void multiply(float (&u)[32], const Fragment<kDim>& left, std::uint32_t right,
+                                bool add) {
+#pragma unroll
+  for (int step = 0; step < kDim / 16; ++step) {
+    const std::uint64_t b = Tile<kDim>::depth_major(right, step);
+    if constexpr (kHalf) {
+      mma_left_f16(u, left.part[step], b, add || step != 0);
+    } else {
+      mma_left_bf16(u, left.part[step], b, add || step != 0);
+    }
+  }
+}
+
 /// Makes values ready in registers here, not where a branch first uses them.
 template <int kCount>
 __device__ inline void settle(float (&values)[kCount]) {
