@@ -201,9 +201,10 @@ def capturable(causal, dtype, packed):
 @pytest.mark.parametrize("packed", [False, True], ids=["dense", "packed"])
 def test_a_graph_captures_forward_and_backward(causal, dtype, packed, path):
     call, inputs = capturable(causal, dtype, packed)
-    _, with_fingerprint = performer.favor_attention(
-        inputs.q, inputs.k, inputs.v, inputs.W, return_state=True, **inputs.options
-    )
+    with torch.no_grad():  # a graph kept alive here would tie the leaves to this stream
+        _, with_fingerprint = performer.favor_attention(
+            inputs.q, inputs.k, inputs.v, inputs.W, return_state=True, **inputs.options
+        )
     inputs.state = inputs.state._replace(fingerprint=with_fingerprint.fingerprint)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -301,6 +302,8 @@ def peak_above(baseline):
 
 @BOTH
 def test_memory_of_a_million_tokens(causal, path):
+    # Causal chunks keep the states between them: about 50 MiB, whatever the length.
+    forward_limit, backward_limit = (72 * MIB, 72 * MIB) if causal else (40 * MIB, 48 * MIB)
     q, k, v, W = big()
     performer.favor_attention(*(t[:, :, :1000] for t in (q, k, v)), W, causal=causal)
     token = q.numel() * q.element_size()  # of q, and of every tensor like it
@@ -309,14 +312,14 @@ def test_memory_of_a_million_tokens(causal, path):
     with torch.no_grad():
         out = performer.favor_attention(q, k, v, W, causal=causal)
     assert performer.last_kernel().startswith("cuda/")
-    assert peak_above(before) - token <= 40 * MIB
+    assert peak_above(before) - token <= forward_limit
     del out
 
     leaves = [t.requires_grad_() for t in (q, k, v)]
     torch.cuda.reset_peak_memory_stats()
     out = performer.favor_attention(*leaves, W, causal=causal)
     grads = gradients(out, leaves, torch.ones((), device="cuda", dtype=out.dtype).expand_as(out))
-    assert peak_above(before) - 4 * token <= 8 * 8 * MILLION + 48 * MIB
+    assert peak_above(before) - 4 * token <= 8 * 8 * MILLION + backward_limit
     del grads
 
 

@@ -210,13 +210,12 @@ void check_favor_args(const FavorArgs& args) {
 PackedOffsets check_packed_offsets(const FavorArgs& args) {
   const auto length_q = args.q.size(2);
   const auto length_k = args.k.size(2);
-  PackedOffsets offsets{
-      check_offsets(args.cu_seqlens_q, "cu_seqlens_q", length_q, args.max_seqlen_q),
-      check_offsets(args.cu_seqlens_k, "cu_seqlens_k", length_k, args.max_seqlen_k)};
-  TORCH_CHECK(!args.causal || offsets.q.equal(offsets.k), kOp,
-              "causal needs equal cu_seqlens_q and cu_seqlens_k, got ", offsets.q, " and ",
-              offsets.k);
-  return offsets;
+  // One statement each: where the second throws, the first is a whole object.
+  const Tensor q = check_offsets(args.cu_seqlens_q, "cu_seqlens_q", length_q, args.max_seqlen_q);
+  const Tensor k = check_offsets(args.cu_seqlens_k, "cu_seqlens_k", length_k, args.max_seqlen_k);
+  TORCH_CHECK(!args.causal || q.equal(k), kOp,
+              "causal needs equal cu_seqlens_q and cu_seqlens_k, got ", q, " and ", k);
+  return {q, k};
 }
 
 }  // namespace performer

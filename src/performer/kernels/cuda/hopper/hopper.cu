@@ -317,6 +317,10 @@ cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const 
   const auto dim = static_cast<int>(p.dim);
   ForwardPlan plan(p, device, workspace);
   plan.merge.state = outputs.state;
+  if (plan.merge.partials == 1 && p.initial.kv == nullptr && p.features == plan.merge.slices * 64) {
+    plan.state.sum = outputs.state.kv, plan.state.normalizer = outputs.state.normalizer;
+    plan.merge.sum = plan.state.sum, plan.merge.normalizer = plan.state.normalizer;
+  }
   plan.output.out = target(outputs.out);
   plan.output.row_sum = outputs.row_sum, plan.output.row_log2 = outputs.row_log2_scale;
   cudaError_t error = pack_sides(p, plan.key, plan.query, stream);

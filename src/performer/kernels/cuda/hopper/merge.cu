@@ -84,12 +84,12 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
       a.column[item * wide + r] = inside && z != 0 ? c + __log2f(z) : lost;
     }
     if (!inside) continue;
-    if (group == 0) {
-      a.state.normalizer[at] = z;
-      a.state.log2_scale[at] = static_cast<std::int32_t>(c);
+    if (group == 0) a.state.log2_scale[at] = static_cast<std::int32_t>(c);
+    if (a.sum != a.state.kv) {  // the one partial is not the state itself
+      if (group == 0) a.state.normalizer[at] = z;
+      auto* to = reinterpret_cast<float4*>(a.state.kv + at * kDim + group * kColumns);
+      to[0] = float4{s[0], s[1], s[2], s[3]}, to[1] = float4{s[4], s[5], s[6], s[7]};
     }
-    auto* to = reinterpret_cast<float4*>(a.state.kv + at * kDim + group * kColumns);
-    to[0] = float4{s[0], s[1], s[2], s[3]}, to[1] = float4{s[4], s[5], s[6], s[7]};
     const float inverse = z != 0 ? 1 / z : 0;
 #pragma unroll
     for (int i = 0; i < kColumns; ++i) {

@@ -55,10 +55,10 @@ __device__ inline uint4 half_to_bf16(uint4 raw) {
   return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
 }
 
-template <bool kHalf>
+template <bool kLeftHalf, bool kRightHalf>
 __device__ inline float dot(uint4 a, uint4 b) {
   const auto pair = [](std::uint32_t x, std::uint32_t y, float sum) {
-    const float2 f = unpack<kHalf>(x), g = unpack<kHalf>(y);
+    const float2 f = unpack<kLeftHalf>(x), g = unpack<kRightHalf>(y);
     return fmaf(f.x, g.x, fmaf(f.y, g.y, sum));
   };
   return pair(a.x, b.x, pair(a.y, b.y, pair(a.z, b.z, pair(a.w, b.w, 0))));
@@ -278,10 +278,11 @@ class Producer {
         auto* y = reinterpret_cast<uint4*>(stage.y() + at);
         if constexpr (kKind == Kind::kKeys) {
           const uint4 k = *x;
-          sum[i] = dot<kHalf>(k, k);
+          sum[i] = dot<kHalf, kHalf>(k, k);
         }
-        if constexpr (kKind == Kind::kRows) sum[i] = dot<kHalf>(*y, o[i]);
         if constexpr (kHalf) *y = half_to_bf16(*y);
+        // Of the same rounded gradient that is multiplied with S.
+        if constexpr (kKind == Kind::kRows) sum[i] = dot<false, kHalf>(*y, o[i]);
       }
       if (dead) {
 #pragma unroll

@@ -21,10 +21,10 @@ struct PullBackShape {
   using StageType = Stage<kDim, kKind>;
   static constexpr bool kX = kWrites != Writes::kY, kY = kWrites != Writes::kX;
   static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
-  static constexpr int kConsumers = kWrites == Writes::kBoth || kDim == 128 ? 2 : 3;
+  static constexpr int kConsumers = 2;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kProducer = kDim == 128 ? 88 : (kConsumers == 3 ? 80 : 112);
-  static constexpr int kConsumer = kDim == 128 ? 208 : (kConsumers == 3 ? 144 : 192);
+  static constexpr int kProducer = kKind == Kind::kRows || kDim < 128 ? 112 : 88;
+  static constexpr int kConsumer = kKind == Kind::kRows || kDim < 128 ? 192 : 208;
   // Keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
   static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
   int weights, tiles, low_tiles, column, normalizer, ring, barriers, shared;

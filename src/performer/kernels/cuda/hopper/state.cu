@@ -107,12 +107,12 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
     for (float& s : owned) s = 0;
   }
   const std::uint32_t base = shared_address(shared), ones = base + Shape::kOnes;
-  Fragment<kDim> high[kOwned], low[kOwned];
+  const std::uint32_t low = base + Shape::kWeights + group * Tile<kDim>::kBytes;
+  Fragment<kDim> high[kOwned];
   wait(weights, 0);
 #pragma unroll
   for (int i = 0; i < kOwned; ++i) {
     high[i].load(base + (group + i) * Tile<kDim>::kBytes);
-    low[i].load(base + Shape::kWeights + (group + i) * Tile<kDim>::kBytes);
   }
 
 #pragma unroll 1
@@ -121,34 +121,47 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
     const auto stage = Shape::stage(shared, ring.stage);
     wait(barriers.full + ring.stage, ring.parity);
     const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
+    // Of two owned slices, one multiplies while the other takes exponentials.
+    float u[kOwned][32];
+    if (a.tokens.half) {
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < kOwned; ++i) {
+        multiply_tiles<true, kDim>(u[i], low + i * Tile<kDim>::kBytes, x);
+        multiply<true>(u[i], high[i], x, true);
+        mma_commit();
+      }
+      mma_wait<kOwned - 1>();
+    } else {
+      mma_fence();
+#pragma unroll
+      for (int i = 0; i < kOwned; ++i) {
+        multiply_tiles<false, kDim>(u[i], low + i * Tile<kDim>::kBytes, x);
+        multiply<false>(u[i], high[i], x, true);
+        mma_commit();
+      }
+      mma_wait<kOwned - 1>();
+    }
+    std::uint32_t phi[kOwned][16];
 #pragma unroll
     for (int i = 0; i < kOwned; ++i) {
-      float u[32];
-      if (a.tokens.half) {
-        mma_fence();
-        multiply<true>(u, low[i], x, false);
-        multiply<true>(u, high[i], x, true);
-        mma_commit();
-        mma_wait<0>();
-      } else {
-        mma_fence();
-        multiply<false>(u, low[i], x, false);
-        multiply<false>(u, high[i], x, true);
-        mma_commit();
-        mma_wait<0>();
-      }
+      if (i > 0) mma_wait<1>();
+      settle(u[i]);
       // Terms may be large: added last, with one rounding.
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
         const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-        u[4 * j] += t.x, u[4 * j + 1] += t.y, u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
+        u[i][4 * j] += t.x, u[i][4 * j + 1] += t.y;
+        u[i][4 * j + 2] += t.x, u[i][4 * j + 3] += t.y;
       }
-      if constexpr (!kGiven) raise_scales<kDim, Shape::kSumColumns>(u, bias[i], c[i], z[i], sum[i]);
+      if constexpr (!kGiven) {
+        raise_scales<kDim, Shape::kSumColumns>(u[i], bias[i], c[i], z[i], sum[i]);
+      }
       const float shift[2] = {c[i][0] - bias[i][0], c[i][1] - bias[i][1]};
-      std::uint32_t phi[16];
 #pragma unroll
       for (int k = 0; k < 16; ++k) {
-        phi[k] = pack_bf16(exp2(u[2 * k] - shift[k % 2]), exp2(u[2 * k + 1] - shift[k % 2]));
+        phi[i][k] =
+            pack_bf16(exp2(u[i][2 * k] - shift[k % 2]), exp2(u[i][2 * k + 1] - shift[k % 2]));
       }
       if constexpr (!Shape::kOnesColumn) {
         // Sums of the rounded features: their errors cancel against those of S.
@@ -158,7 +171,7 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
           if constexpr (kGiven) {
             weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * (k / 2) + place.column);
           }
-          const float2 rounded = unpack<false>(phi[k]);
+          const float2 rounded = unpack<false>(phi[i][k]);
           z[i][k % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i][k % 2]));
         }
       }
@@ -166,14 +179,14 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
 #pragma unroll
       for (int step = 0; step < 4; ++step) {
         if constexpr (Shape::kOnesColumn) {
-          mma_rows(sum[i], phi + 4 * step, Tile<kDim>::row_major(y, step, ones), true);
+          mma_rows(sum[i], phi[i] + 4 * step, Tile<kDim>::row_major(y, step, ones), true);
         } else {
-          mma_rows(sum[i], phi + 4 * step, Tile<kDim>::row_major(y, step), true);
+          mma_rows(sum[i], phi[i] + 4 * step, Tile<kDim>::row_major(y, step), true);
         }
       }
       mma_commit();
-      mma_wait<0>();
     }
+    mma_wait<0>();
     if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
   }
 
