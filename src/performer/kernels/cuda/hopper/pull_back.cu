@@ -23,7 +23,7 @@ struct PullBackShape {
   static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
   static constexpr int kConsumers = 2;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kProducer = kKind == Kind::kRows || kDim < 128 ? 112 : 88;
+  static constexpr int kProducer = kKind == Kind::kRows || kDim < 128 ? 120 : 88;
   static constexpr int kConsumer = kKind == Kind::kRows || kDim < 128 ? 192 : 208;
   // Keys multiply with what dS lost in rounding too; 128-wide tiles of it do not fit.
   static constexpr bool kLowSums = kKind == Kind::kKeys && kX && kDim < 128;
@@ -71,8 +71,9 @@ __device__ void consume(const PullBackArguments& a,
       const std::int64_t first_token = (piece.begin + tile) * kRows;
       wait(barriers.full + ring.stage, ring.parity);
       const std::uint32_t y = shared_address(stage.y());
-      Fragment<kDim> tokens;
-      tokens.load(shared_address(stage.x()));
+      const std::uint32_t x = shared_address(stage.x());
+      Fragment<kDim> tokens;  // of 128 columns it has no room in registers
+      if constexpr (kDim < 128) tokens.load(x);
       const float term[2] = {stage.terms()[place.row], stage.terms()[place.row + 8]};
       float weight[2] = {0, 0};
       if constexpr (kKind == Kind::kRows) {
@@ -103,8 +104,13 @@ __device__ void consume(const PullBackArguments& a,
         if constexpr (Shape::kX) settle(e);
         const auto project = [&](auto half) {
           mma_fence();
-          multiply<half.value>(u, tokens, low, false);
-          multiply<half.value>(u, tokens, high, true);
+          if constexpr (kDim == 128) {
+            multiply_tiles<half.value, kDim>(u, x, low, false);
+            multiply_tiles<half.value, kDim>(u, x, high, true);
+          } else {
+            multiply<half.value>(u, tokens, low, false);
+            multiply<half.value>(u, tokens, high, true);
+          }
           if constexpr (Shape::kX) {
 #pragma unroll
             for (int step = 0; step < kSteps; ++step) {

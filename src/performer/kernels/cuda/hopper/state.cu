@@ -127,7 +127,7 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
       mma_fence();
 #pragma unroll
       for (int i = 0; i < kOwned; ++i) {
-        multiply_tiles<true, kDim>(u[i], low + i * Tile<kDim>::kBytes, x);
+        multiply_tiles<true, kDim>(u[i], low + i * Tile<kDim>::kBytes, x, false);
         multiply<true>(u[i], high[i], x, true);
         mma_commit();
       }
@@ -136,7 +136,7 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
       mma_fence();
 #pragma unroll
       for (int i = 0; i < kOwned; ++i) {
-        multiply_tiles<false, kDim>(u[i], low + i * Tile<kDim>::kBytes, x);
+        multiply_tiles<false, kDim>(u[i], low + i * Tile<kDim>::kBytes, x, false);
         multiply<false>(u[i], high[i], x, true);
         mma_commit();
       }

@@ -101,17 +101,18 @@ struct Fragment {
   }
 };
 
-/// u = left right^T, both tiles of the tokens' type, over all of the depth.
+/// u += left right^T, both tiles of the tokens' type, over all of the depth; `add` false: u = ...
 template <bool kHalf, int kDim>
-__device__ inline void multiply_tiles(float (&u)[32], std::uint32_t left, std::uint32_t right) {
+__device__ inline void multiply_tiles(float (&u)[32], std::uint32_t left, std::uint32_t right,
+                                      bool add) {
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
     const std::uint64_t a = Tile<kDim>::depth_major(left, step);
     const std::uint64_t b = Tile<kDim>::depth_major(right, step);
     if constexpr (kHalf) {
-      mma_f16(u, a, b, step != 0);
+      mma_f16(u, a, b, add || step != 0);
     } else {
-      mma_bf16(u, a, b, step != 0);
+      mma_bf16(u, a, b, add || step != 0);
     }
   }
 }

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# On a machine with an NVIDIA GPU, nvcc and a CUDA torch: builds the operators, runs tests/gpu, and
+# prints one table of speed against fused softmax attention. Full figures: $OUT/gpu.json.
+#   bench/gpu.sh            everything, about 6 minutes
+#   bench/gpu.sh bench      the table alone
+set -uo pipefail
+cd "$(dirname "$0")/.."
+out=${OUT:-build/gpu}
+python=${PYTHON:-python3}
+mkdir -p "$out" build
+
+build() {
+  cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DPERFORMER_OPS_ONLY=ON \
+    -DPERFORMER_CUDA=ON -DPERFORMER_CUDA_ARCHITECTURES="${PERFORMER_CUDA_ARCHITECTURES:-90}" \
+    -DPython_EXECUTABLE="$(command -v "$python")" &&
+    cmake --build build --target performer
+}
+
+if [[ ${1:-all} == all ]]; then
+  build >"$out/build.log" 2>&1 || { tail -n 20 "$out/build.log"; exit 1; }
+  echo "built: $out/build.log"
+  PYTHONPATH=python "$python" -m pytest -o addopts= -q --tb=line tests/gpu >"$out/tests.log" 2>&1
+  echo "tests: $(tail -n 1 "$out/tests.log")   ($out/tests.log)"
+fi
+PYTHONPATH=python "$python" bench/gpu.py --json "$out/gpu.json"
