@@ -238,7 +238,7 @@ __global__ void __launch_bounds__(OutputShape<kDim>::kThreads, 1)
   Barrier* released = loaded + 1;
   int* reached = reinterpret_cast<int*>(released + 1);
   if (threadIdx.x == 0) {
-    barriers.initialise(shape.ring_shape.stages, 4);
+    barriers.initialise(shape.ring_shape.stages, 1, 4);
     init(loaded, 4);
     init(released, 4 * OutputShape<kDim>::kConsumers);
     fence_barrier_init();

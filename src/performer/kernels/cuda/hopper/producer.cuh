@@ -124,7 +124,11 @@ class Producer {
     if (!t_.mapped) {
       gather(t_.x, x_, first, stage.x());
       if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
-      if constexpr (!kPaired) hand_over(full, true);
+      if constexpr (!kPaired) {
+        fence_async();
+        __syncwarp();
+        if (threadIdx.x % 32 == 0) arrive(full);
+      }
     } else if (threadIdx.x % 32 == 0) {
       arrive_expecting(copied, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
       copy(t_.x_map, x_head_, first, stage.x(), copied);
@@ -193,8 +197,7 @@ class Producer {
   /// written: by ordinary stores, which the tensor cores do not see by themselves.
   __device__ static void hand_over(Barrier* full, bool written) {
     if (written) fence_async();
-    __syncwarp();
-    if (threadIdx.x % 32 == 0) arrive(full);
+    arrive(full);
   }
 
   __device__ int row(int pass) const { return pass * (32 / kChunks) + first_row_; }
@@ -335,10 +338,11 @@ struct RingBarriers {
       : raw(static_cast<Barrier*>(at)), full(raw + stages), empty(full + stages) {}
   __device__ Barrier* end(int stages) const { return empty + stages; }
 
-  __device__ void initialise(int stages, int consumer_warps) const {
+  /// full_arrivals: 32 where a producer's warp hands tiles over, 1 where the copy itself does.
+  __device__ void initialise(int stages, int full_arrivals, int consumer_warps) const {
     for (int s = 0; s < stages; ++s) {
       init(raw + s, 1);
-      init(full + s, 1);
+      init(full + s, full_arrivals);
       init(empty + s, consumer_warps);
     }
   }
@@ -348,12 +352,13 @@ struct RingBarriers {
 /// a tile must know that the stage's last tile was handed over. With a multiple of the consumers
 /// that was the same consumer's; else one warp hands all tiles over in order.
 struct RingShape {
-  int stages, warps;
+  int stages, warps, consumers;
 
   __host__ __device__ RingShape(int room, int consumers)
       : stages(room < 2 * consumers ? room : (room < 12 ? room : 12) / consumers * consumers),
-        warps(room < 2 * consumers ? 1 : 4) {}
-  bool works() const { return warps == 4 || stages >= 2; }
+        warps(room < 2 * consumers ? 1 : 4),
+        consumers(consumers) {}
+  bool works() const { return stages >= consumers; }
   /// Tiles between a copy and its conversion.
   __device__ int ahead() const { return warps == 1 ? 1 : (stages >= 8 ? 4 : 0); }
   /// Whether each warp's first tiles find their stages free of the piece's own tiles.

@@ -279,7 +279,7 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
   Barrier* loaded = barriers.end(shape.ring_shape.stages);
   Barrier* released = loaded + 1;
   if (threadIdx.x == 0) {
-    barriers.initialise(shape.ring_shape.stages, 4);
+    barriers.initialise(shape.ring_shape.stages, 32, 4);
     init(loaded, 4);
     init(released, 4 * Shape::kConsumers);
     fence_barrier_init();

@@ -228,7 +228,7 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
   const auto tiles = static_cast<int>(split_begin(a.tokens.length, split + 1, a.splits) - begin);
 
   if (threadIdx.x == 0) {
-    barriers.initialise(Shape::kStages, 4 * Shape::kConsumers / Shape::kLanes);
+    barriers.initialise(Shape::kStages, 32, 4 * Shape::kConsumers / Shape::kLanes);
     init(weights, 1);
     fence_barrier_init();
   }
