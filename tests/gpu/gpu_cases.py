@@ -400,6 +400,8 @@ class Unfused:
         if mask is not None:
             v = v.masked_fill(~mask[:, None, :, None], 0)
         v = take_heads(v.float(), self.state_heads)
+        if (case.dtype, self.feature_dtype) == (torch.float16, torch.bfloat16):
+            v = v + (v.bfloat16().float() - v).detach()  # the products' other side is of one dtype
         W, bias = self.inputs.W, self.inputs.options.get("bias_q")
         queries = log_features(case, q.float(), W, bias, self.scale())
         keys = self.keys(k, mask, key_bias)

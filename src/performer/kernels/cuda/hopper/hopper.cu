@@ -140,7 +140,8 @@ int count_splits(std::int64_t items, std::int64_t length, int dim, int slices,
   for (std::int64_t splits = 1; splits <= std::min<std::int64_t>(tiles, multiprocessors);
        ++splits) {
     const std::int64_t cost = up(blocks * splits, multiprocessors) * (up(tiles, splits) + 6);
-    if (cost < least) best = splits, least = cost;
+    // More splits take more memory: only for a gain of a twentieth.
+    if (least == INT64_MAX || cost * 20 < least * 19) best = splits, least = cost;
   }
   return static_cast<int>(best);
 }
@@ -314,6 +315,9 @@ std::size_t backward_workspace(const FavorProblem& p, const Device& device) {
 cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const Device& device,
                     void* workspace, cudaStream_t stream) {
   if (p.sequences == 0) return cudaSuccess;
+  // Autograd calls from threads of its own, where no context is current yet: maps need one.
+  cudaError_t error = cudaSetDevice(device.index);
+  if (error != cudaSuccess) return error;
   const auto dim = static_cast<int>(p.dim);
   ForwardPlan plan(p, device, workspace);
   plan.merge.state = outputs.state;
@@ -323,7 +327,7 @@ cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const 
   }
   plan.output.out = target(outputs.out);
   plan.output.row_sum = outputs.row_sum, plan.output.row_log2 = outputs.row_log2_scale;
-  cudaError_t error = pack_sides(p, plan.key, plan.query, stream);
+  error = pack_sides(p, plan.key, plan.query, stream);
   if (error == cudaSuccess) error = sum_keys(plan.state, dim, stream);
   if (error == cudaSuccess) error = merge_states(plan.merge, dim, stream);
   if (error != cudaSuccess || p.query_length == 0) return error;
@@ -334,12 +338,14 @@ cudaError_t backward(const FavorProblem& p, const BackwardInputs& inputs,
                      const BackwardOutputs& outputs, const Device& device, void* workspace,
                      cudaStream_t stream) {
   if (p.sequences == 0) return cudaSuccess;
+  cudaError_t error = cudaSetDevice(device.index);
+  if (error != cudaSuccess) return error;
   const auto dim = static_cast<int>(p.dim);
   BackwardPlan plan(p, inputs, device, workspace);
   plan.merge.grad_initial = outputs.state;
   plan.pull_rows.x = target(outputs.q);
   plan.pull_keys.x = target(outputs.k), plan.pull_keys.y = target(outputs.v);
-  cudaError_t error = pack_sides(p, plan.key, plan.query, stream);
+  error = pack_sides(p, plan.key, plan.query, stream);
   if (error == cudaSuccess) error = pack_state(plan.state_tiles, dim, stream);
   if (error == cudaSuccess && p.query_length > 0) {
     error = pull_back_rows(plan.pull_rows, dim, device.multiprocessors, stream);
