@@ -59,4 +59,8 @@ function(performer_add_cuda_kernels target folder)
   # The runtime as torch has it: shared, the one that is loaded already.
   set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_ARCHITECTURES OFF)
   target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:CUDA::cudart>)
+  # A compiler newer than the system's libstdc++ links what that lacks from an archive. Exported from
+  # here those symbols would be taken for the system's own: a stream that prints a number crashes.
+  target_link_options(${target} PRIVATE
+    -Wl,--exclude-libs,libstdc++.a:libstdc++_nonshared.a:libgcc.a:libgcc_eh.a)
 endfunction()
