@@ -7,19 +7,24 @@ set -uo pipefail
 cd "$(dirname "$0")/.."
 out=${OUT:-build/gpu}
 python=${PYTHON:-python3}
-mkdir -p "$out" build
+folder=build/gpu-ops   # not the folder of `make`: operators alone
+status=0
+mkdir -p "$out" "$folder"
+export PERFORMER_LIBRARY=$PWD/$folder/libperformer.so
 
 build() {
-  cmake -S . -B build -G Ninja -DCMAKE_BUILD_TYPE=Release -DPERFORMER_OPS_ONLY=ON \
-    -DPERFORMER_CUDA=ON -DPERFORMER_CUDA_ARCHITECTURES="${PERFORMER_CUDA_ARCHITECTURES:-90}" \
+  cmake -S . -B "$folder" -G Ninja -DCMAKE_BUILD_TYPE=Release -DPERFORMER_OPS_ONLY=ON \
+    -DPERFORMER_CUDA=ON -DPERFORMER_CUDA_ARCHITECTURES="${PERFORMER_CUDA_ARCHITECTURES:-native}" \
     -DPython_EXECUTABLE="$(command -v "$python")" &&
-    cmake --build build --target performer
+    cmake --build "$folder" --target performer
 }
 
 if [[ ${1:-all} == all ]]; then
   build >"$out/build.log" 2>&1 || { tail -n 20 "$out/build.log"; exit 1; }
   echo "built: $out/build.log"
-  PYTHONPATH=python "$python" -m pytest -o addopts= -q --tb=line tests/gpu >"$out/tests.log" 2>&1
+  PYTHONPATH=python "$python" -m pytest -o addopts= -q --tb=line tests/gpu >"$out/tests.log" 2>&1 ||
+    status=$?
   echo "tests: $(tail -n 1 "$out/tests.log")   ($out/tests.log)"
 fi
-PYTHONPATH=python "$python" bench/gpu.py --json "$out/gpu.json"
+PYTHONPATH=python "$python" bench/gpu.py --json "$out/gpu.json" || status=$?
+exit "$status"

@@ -6,7 +6,7 @@ set(PERFORMER_CUDA_ARCHITECTURES "80;90;80-virtual" CACHE STRING
     "Architectures of the portable kernels: numbers, N-virtual for PTX, or native; Hopper's are sm_90a always")
 
 set(PERFORMER_HAS_CUDA OFF)
-if(NOT PERFORMER_CUDA STREQUAL "OFF")
+if(PERFORMER_CUDA STREQUAL "AUTO" OR PERFORMER_CUDA)
   if((TARGET torch_cuda OR TORCH_CUDA_LIBRARIES) AND CMAKE_CUDA_COMPILER AND TARGET CUDA::cudart)
     set(PERFORMER_HAS_CUDA ON)
   elseif(NOT PERFORMER_CUDA STREQUAL "AUTO")

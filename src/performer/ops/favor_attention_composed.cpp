@@ -138,6 +138,10 @@ void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGra
 }
 
 FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& args) {
+  TORCH_CHECK(saved.result.row_sum.sizes() == args.q.sizes().slice(0, 3),
+              "favor_attention_backward: row_sum must be [B, H, Lq] ", args.q.sizes().slice(0, 3),
+              ", got ", saved.result.row_sum.sizes(),
+              "; call favor_attention with for_backward=True");
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   FavorGradients grads = allocate_gradients(args, saved.needs);
   if (backward_cpu(saved, args, grads) || backward_cuda(saved, args, grads)) return grads;

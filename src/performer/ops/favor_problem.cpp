@@ -50,11 +50,19 @@ const char* dtype_name(at::ScalarType dtype) {
   return dtype == at::kHalf ? "fp16" : "fp32";
 }
 
-// Offsets [N + 1] as int64 on the device. From the host they go without waiting: a copy of so few
-// bytes is staged before the call returns.
+// Offsets [N + 1] as int64 on the device. From pageable memory they go without waiting: a copy of
+// so few bytes is staged before the call returns. Pinned memory would be read later, when its owner
+// may have changed it.
 Tensor device_offsets(const Tensor& offsets, at::Device device) {
-  return offsets.to(offsets.options().device(device).dtype(at::kLong), /*non_blocking=*/true)
+  const bool staged = offsets.is_cpu() && !offsets.is_pinned();
+  return offsets.to(offsets.options().device(device).dtype(at::kLong), /*non_blocking=*/staged)
       .contiguous();
+}
+
+// Contiguous, and aligned as a tensor of its own is: kernels read 16 bytes at a time.
+Tensor aligned(const Tensor& t) {
+  const Tensor c = t.contiguous();
+  return reinterpret_cast<std::uintptr_t>(c.const_data_ptr()) % 16 == 0 ? c : c.clone();
 }
 
 }  // namespace
@@ -94,7 +102,7 @@ KernelCall::KernelCall(const FavorArgs& a) {
 
 Tensor KernelCall::keep(Tensor t) { return kept.emplace_back(std::move(t)); }
 
-float* KernelCall::state_tensor(const Tensor& t) { return keep(t.contiguous()).data_ptr<float>(); }
+float* KernelCall::state_tensor(const Tensor& t) { return keep(aligned(t)).data_ptr<float>(); }
 
 kernels::Parameter KernelCall::parameter(const Tensor& t, std::int64_t trailing) {
   if (!t.defined()) return {};
@@ -150,7 +158,7 @@ Tensor KernelBackward::keep(Tensor t) { return kept.emplace_back(std::move(t)); 
 KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
                                const FavorGradients& grads) {
   const FavorResult& r = saved.result;
-  const Tensor kv = keep(r.kv.contiguous()), normalizer = keep(r.normalizer.contiguous());
+  const Tensor kv = keep(aligned(r.kv)), normalizer = keep(aligned(r.normalizer));
   inputs.grad_out = token_view(keep(saved.grad_out.to(args.q.scalar_type())));
   inputs.row_sum = keep(r.row_sum.contiguous()).const_data_ptr<float>();
   inputs.row_log2_scale = keep(r.row_log2_scale.contiguous()).const_data_ptr<std::int32_t>();
@@ -158,7 +166,7 @@ KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
   if (r.out.defined()) inputs.out = token_view(r.out);
   if (saved.grad_kv.defined() || saved.grad_normalizer.defined()) {
     const auto given_or_zero = [&](const Tensor& grad, const Tensor& like) {
-      return keep(grad.defined() ? grad.contiguous() : at::zeros_like(like));
+      return keep(grad.defined() ? aligned(grad) : at::zeros_like(like));
     };
     inputs.grad_state = state_view(given_or_zero(saved.grad_kv, kv),
                                    given_or_zero(saved.grad_normalizer, normalizer));

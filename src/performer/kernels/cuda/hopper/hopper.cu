@@ -49,6 +49,7 @@ Encode encoder() {
     cudaDriverEntryPointQueryResult result{};
     const cudaError_t error = cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &found,
                                                                12000, cudaEnableDefault, &result);
+    if (error != cudaSuccess) static_cast<void>(cudaGetLastError());  // tokens are gathered instead
     return error == cudaSuccess && result == cudaDriverEntryPointSuccess
                ? reinterpret_cast<Encode>(found)
                : nullptr;
@@ -175,8 +176,8 @@ Side take_side(Carver& carver, const FavorProblem& p, const Parameter& weights,
 }
 
 bool one_side(const FavorProblem& p) {
-  return p.w_query.data == p.w_key.data && p.bias_query.data == nullptr &&
-         p.bias_key.data == nullptr;
+  return p.w_query.data == p.w_key.data && p.w_query.heads == p.w_key.heads &&
+         p.bias_query.data == nullptr && p.bias_key.data == nullptr;
 }
 
 /// What the forward pass keeps between its kernels.

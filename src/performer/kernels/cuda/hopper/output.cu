@@ -15,7 +15,7 @@ struct OutputShape {
   using StageType = Stage<kDim, Kind::kQueries>;
   static constexpr int kConsumers = kDim == 128 ? 2 : 3;
   static constexpr int kThreads = 128 * (kConsumers + 1);
-  static constexpr int kProducer = kConsumers == 3 ? 96 : 104;
+  static constexpr int kProducer = 104;
   static constexpr int kConsumer = kConsumers == 3 ? 136 : 200;
   int weights, sums, column, factor, ring, barriers, shared;  // bytes; offsets from the start
   RingShape ring_shape;

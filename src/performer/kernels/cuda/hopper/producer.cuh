@@ -348,16 +348,18 @@ struct RingBarriers {
   }
 };
 
-/// The length of a ring and the warps that fill it. A barrier tells two phases apart: who waits for
-/// a tile must know that the stage's last tile was handed over. With a multiple of the consumers
-/// that was the same consumer's; else one warp hands all tiles over in order.
+/// The length of a ring and the warps that fill it. A barrier tells two phases apart only: who
+/// waits for a tile, or for its stage, must have seen the stage's last tile. With a multiple of
+/// consumers and warps that was their own; else one warp hands all tiles over in order.
 struct RingShape {
   int stages, warps, consumers;
 
   __host__ __device__ RingShape(int room, int consumers)
-      : stages(room < 2 * consumers ? room : (room < 12 ? room : 12) / consumers * consumers),
-        warps(room < 2 * consumers ? 1 : 4),
-        consumers(consumers) {}
+      : stages(room), warps(1), consumers(consumers) {
+    const int unit = consumers == 3 ? 12 : 4;  // the least multiple of both
+    if (room >= unit) stages = (room < 12 ? room : 12) / unit * unit, warps = 4;
+    if (stages > 12) stages = 12;
+  }
   bool works() const { return stages >= consumers; }
   /// Tiles between a copy and its conversion.
   __device__ int ahead() const { return warps == 1 ? 1 : (stages >= 8 ? 4 : 0); }
