@@ -106,15 +106,7 @@ def check(case, path):
 
 
 @on_paths(CASES)
-def test_case(case, path, request):
-    if path == "auto" and case.state and case.dtype != torch.float32:
-        request.applymarker(
-            pytest.mark.xfail(
-                strict=False,
-                reason="the Hopper kernels round p / den to bfloat16 before they sum it over rows: "
-                "the initial state's gradient was 1.5e-3 off where its bound is 7.4e-4",
-            )
-        )
+def test_case(case, path):
     check(case, path)
 
 
