@@ -34,8 +34,8 @@ endfunction()
 function(performer_add_cuda_kernels target folder)
   set(CMAKE_CUDA_FLAGS "" PARENT_SCOPE)   # read at the end of the folder that calls
   unset(CMAKE_CUDA_STANDARD)   # CMake 3.25 does not know C++20 of nvcc 13: the option is given below
-  file(GLOB portable CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/portable/*.cu)
-  file(GLOB hopper CONFIGURE_DEPENDS ${folder}/hopper/*.cu)
+  file(GLOB portable CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/portable/*.cu ${folder}/decode/*.cu)
+  file(GLOB hopper CONFIGURE_DEPENDS ${folder}/hopper/*.cu ${folder}/hopper/causal/*.cu)
   foreach(path portable hopper)
     set(architectures ${PERFORMER_CUDA_ARCHITECTURES})
     if(path STREQUAL "hopper")

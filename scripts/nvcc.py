@@ -2,9 +2,9 @@
 """Compiles every CUDA kernel with nvcc, for each architecture, and checks what ptxas says of it.
 
 Needs no GPU and no torch. The portable kernels for sm_80 and newer, Hopper's for sm_90a. Fails
-where the compiler fails, where a Hopper kernel spills registers or has its wgmma serialised, and
-where the machine code that is shipped outgrows its budget. What has not changed is not compiled
-again.
+where the compiler fails, where a Hopper or decode kernel spills registers, where wgmma is
+serialised, and where the machine code that is shipped outgrows its budget. What has not changed is
+not compiled again.
 
 usage: nvcc.py [BUILD_FOLDER]
 """
@@ -72,7 +72,7 @@ class Unit:
         if self.error:
             return [f"{where} does not compile:\n{self.error}"]
         found = [f"{where}: {note}" for note in self.notes]
-        if self.hopper:
+        if self.hopper or Path(self.source).parent.name == "decode":
             found += [
                 f"{where}: {demangle(kernel.name)} spills {kernel.spilled} bytes"
                 for kernel in self.kernels
@@ -169,7 +169,7 @@ def parse_version() -> str:
 def all_units() -> list[Unit]:
     units = []
     for source in sorted(KERNELS.rglob("*.cu")):
-        architectures = HOPPER if source.parent.name == "hopper" else PORTABLE
+        architectures = HOPPER if "hopper" in source.parts else PORTABLE
         name = str(source.relative_to(ROOT))
         units += [Unit(name, architecture) for architecture in architectures]
     return units

@@ -216,12 +216,20 @@ def test_eval_and_generate_answer_in_json(recipe: Path, tmp_path: Path) -> None:
     assert shown.returncode == 0, shown.stderr
     assert f"{result['perplexity']:.3f}" in shown.stdout
     assert "empirical" in shown.stdout
-    first = answer("generate", out, "--n", "2", "--length", "40", "--seed", "3")["sequences"]
-    again = answer("generate", out, "--n", "2", "--length", "40", "--seed", "3")["sequences"]
-    assert [s["text"] for s in first] == [s["text"] for s in again]
-    assert set(first[0]["text"]) <= set("ACDEFGHIKLMNPQRSTVWYXBUZO")
+    length = ("--length", "40", "--seed", "3")
+    whole = answer("generate", out, "--n", "2", *length)
+    first = [s["text"] for s in whole["sequences"]]
+    assert first == [s["text"] for s in answer("generate", out, "--n", "2", *length)["sequences"]]
+    assert set(first[0]) <= set("ACDEFGHIKLMNPQRSTVWYXBUZO")
+    more = answer("generate", out, "--n", "4", *length)["sequences"]
+    assert first == [s["text"] for s in more[:2]]
     other = answer("generate", out, "--n", "2", "--length", "40", "--seed", "4")["sequences"]
-    assert [s["text"] for s in first] != [s["text"] for s in other]
+    assert first != [s["text"] for s in other]
+    assert whole["tokens"] == sum(s["tokens"] for s in whole["sequences"]) > 0
+    assert whole["tokens_per_second"] == pytest.approx(whole["tokens"] / whole["seconds"])
+    assert whole["kernel"]
+    assert (whole["graph"], whole["eager_reason"]) == (False, "graphs are for CUDA")
+    assert whole["seconds_at_each_1000"] == []
 
 
 def test_a_checkpoint_that_is_not_there_is_bad_input(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ features to the dtype that those of the kernel have (feature_dtype)."""
 from __future__ import annotations
 
 import math
+import os
 import random
 import zlib
 from dataclasses import dataclass, replace
@@ -17,6 +18,7 @@ import torch
 import performer
 from performer import FavorState
 
+DEVICE = os.environ.get("PERFORMER_TEST_DEVICE", "cuda")  # cpu: the logic of a test, no kernel
 LENGTHS = (0, 1, 2, 63, 64, 65, 1000, 4096)
 DIMS = (1, 8, 31, 32, 64, 128, 256)
 DTYPES = (torch.float32, torch.bfloat16, torch.float16)
@@ -69,9 +71,22 @@ class Case:
             and self.feature_map in EXPONENTIAL
             and self.dim == self.values
             and self.dim in (32, 64, 128)
-            and not self.causal
-            and not self.packed
+            and (self.causal or not self.packed)
         )
+
+    @property
+    def headline(self):
+        """Where the Hopper path must serve."""
+        total = self.features * (2 if self.feature_map == "hyperbolic" else 1)
+        return self.matrix_units and 0 < total <= 256 and self.dim < 128
+
+    @property
+    def headline_backward(self):
+        """Where the causal backward pass of the Hopper path must serve: not for grouped heads, and
+        W of both sides, in three parts for float16, must fit in shared memory."""
+        wide = self.features * (2 if self.feature_map == "hyperbolic" else 1) > 128
+        parts = self.dtype == torch.float16 and self.key_projection and wide and self.dim > 32
+        return self.headline and self.heads == self.key_heads and not parts
 
     def __str__(self):
         flags = [
@@ -198,7 +213,7 @@ MAGNITUDES = [
 
 @dataclass
 class Inputs:
-    """Tensors on the GPU in the case's dtype."""
+    """Tensors on the device in the case's dtype."""
 
     case: Case
     q: torch.Tensor
@@ -218,10 +233,10 @@ def offsets_of(length, parts):
 
 
 def make_inputs(case):
-    generator = torch.Generator("cuda").manual_seed(zlib.crc32(str(case).encode()))
+    generator = torch.Generator(DEVICE).manual_seed(zlib.crc32(str(case).encode()))
 
     def normal(*shape):
-        return torch.randn(*shape, generator=generator, device="cuda")
+        return torch.randn(*shape, generator=generator, device=DEVICE)
 
     B, H, Hk = case.batch, case.heads, case.key_heads
     q = case.magnitude * normal(B, H, case.length, case.dim)
@@ -232,7 +247,7 @@ def make_inputs(case):
     W = normal(*lead, case.features, case.dim) if case.features else None
     options = {}
     if case.mask:
-        mask = torch.rand(B, case.key_length, generator=generator, device="cuda") < 0.7
+        mask = torch.rand(B, case.key_length, generator=generator, device=DEVICE) < 0.7
         mask[-1] &= B == 1  # the last of several has no key at all
         options["key_mask"] = mask
     if case.key_bias:
@@ -244,8 +259,8 @@ def make_inputs(case):
     sequences = B
     if case.packed:
         q_offsets, k_offsets = (offsets_of(n, 4) for n in (case.length, case.key_length))
-        options["cu_seqlens_q"] = torch.tensor(q_offsets, dtype=torch.int32, device="cuda")
-        options["cu_seqlens_k"] = torch.tensor(k_offsets, dtype=torch.int32, device="cuda")
+        options["cu_seqlens_q"] = torch.tensor(q_offsets, dtype=torch.int32, device=DEVICE)
+        options["cu_seqlens_k"] = torch.tensor(k_offsets, dtype=torch.int32, device=DEVICE)
         sequences = len(k_offsets) - 1
     grad = normal(B, H, case.length, case.values)
     state, grad_state = None, ()
@@ -479,7 +494,7 @@ class Unfused:
         for begin in range(0, queries.shape[-2], 32):
             end = min(begin + 32, queries.shape[-2])
             log = queries[:, :, begin:end, None] + keys[:, :, None, :end]  # [B, H, rows, keys, M']
-            later = torch.ones(end - begin, end, dtype=torch.bool, device="cuda").triu(begin + 1)
+            later = torch.ones(end - begin, end, dtype=torch.bool, device=DEVICE).triu(begin + 1)
             log = log.masked_fill(later[:, :, None], -math.inf)
             log = log - log.detach().amax((-1, -2), keepdim=True)
             terms = torch.exp(log) * round_q[:, :, begin:end, None] * round_k[:, :, None, :end]

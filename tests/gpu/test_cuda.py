@@ -3,6 +3,7 @@ pytest tests/gpu"""
 
 import pytest
 import torch
+from gpu_bounds import HOPPER
 from gpu_cases import Case, Inputs, make_inputs, run_operator, true_state
 
 import performer
@@ -52,26 +53,6 @@ def test_250_repeats_have_the_same_bits(causal, dtype, path):
         for a, b in zip(once(), first, strict=True):
             different += (a != b).sum()
     assert int(different) == 0
-
-
-@TYPES
-def test_outputs_up_to_t_keep_their_bits(dtype, kernels):
-    kernels("portable")
-    q, k, v, W = draw(300, dtype)
-    mask = torch.rand(2, 300, device="cuda") < 0.8
-    bias = torch.randn(2, 4, 300, device="cuda")
-    options = {"causal": True, "key_mask": mask, "key_bias": bias}
-    before = performer.favor_attention(q, k, v, W, **options)
-    for value in (1e4, float("inf"), float("nan")):
-        for t in (100, 127, 128):
-            changed = [x.detach().clone() for x in (q, k, v, bias)]
-            for x in changed[:3]:
-                x[:, :, t:] = value
-            changed[3][:, :, t:] = value
-            options = {"causal": True, "key_mask": mask.clone(), "key_bias": changed[3]}
-            options["key_mask"][:, t:] = True
-            after = performer.favor_attention(*changed[:3], W, **options)
-            assert torch.equal(before[:, :, :t], after[:, :, :t])
 
 
 @BOTH
@@ -302,8 +283,9 @@ def peak_above(baseline):
 
 @BOTH
 def test_memory_of_a_million_tokens(causal, path):
-    # Causal chunks keep the states between them: about 50 MiB, whatever the length.
-    forward_limit, backward_limit = (72 * MIB, 72 * MIB) if causal else (40 * MIB, 48 * MIB)
+    # The portable path keeps states between causal chunks: about 50 MiB, whatever the length.
+    chunks = causal and path == "portable"
+    forward_limit, backward_limit = (72 * MIB, 72 * MIB) if chunks else (40 * MIB, 48 * MIB)
     q, k, v, W = big()
     performer.favor_attention(*(t[:, :, :1000] for t in (q, k, v)), W, causal=causal)
     token = q.numel() * q.element_size()  # of q, and of every tensor like it
@@ -311,7 +293,8 @@ def test_memory_of_a_million_tokens(causal, path):
     before = torch.cuda.memory_allocated()
     with torch.no_grad():
         out = performer.favor_attention(q, k, v, W, causal=causal)
-    assert performer.last_kernel().startswith("cuda/")
+    serves = "hopper" if HOPPER and path == "auto" else "portable"
+    assert performer.last_kernel().startswith(f"cuda/{serves}/")
     assert peak_above(before) - token <= forward_limit
     del out
 

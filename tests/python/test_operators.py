@@ -73,6 +73,20 @@ def test_rows_are_returned_for_a_backward_pass_alone(dtype):
         assert torch.equal(ours, theirs)
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=["fused", "composed"])
+def test_favor_step_in_place(dtype):
+    q, k, v, W = inputs("positive", B=2, L=5, dtype=dtype)
+    _, state = performer.favor_attention(q, k, v, W, causal=True, return_state=True)
+    token = [t[:, :, :1].contiguous() for t in (q, k, v)]
+    out, after = performer.favor_step(*token, W, state)
+    arguments = (*token, W, "positive", None, None, True, *(None,) * 5)
+    place = [t.clone() for t in state[:3]]
+    assert torch.equal(OPS.favor_step_(*arguments, *place), out)
+    for got, want in zip(place, after[:3], strict=True):
+        assert torch.equal(got, want)
+    opcheck(OPS.favor_step_.default, (*arguments, *place))
+
+
 @pytest.mark.parametrize("feature_map", ["positive", "relu"])
 def test_favor_attention_backward(feature_map):
     """Called as autograd calls it; it has no derivative of its own."""

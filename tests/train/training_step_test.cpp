@@ -153,7 +153,7 @@ TEST(Sampling, StreamedTokensAreThoseOfOneFullPass) {
   SamplingOptions options;
   options.temperature = 0;
   options.length = 2000;
-  const auto tokens = generate(model, {3}, options, 0);
+  const auto tokens = generate(model, {3}, options, 1).sequences[0];
   std::vector<std::int64_t> all = {3};
   all.insert(all.end(), tokens.begin(), tokens.end());
   at::NoGradGuard no_grad;

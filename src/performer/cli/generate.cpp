@@ -48,6 +48,45 @@ std::string fasta_record(const std::string& id, const std::string& sequence, std
   return text;
 }
 
+struct Timing {
+  double seconds;
+  std::vector<double> at_each_1000;
+};
+
+void print_json(const Options& o, const train::LoadedModel& loaded,
+                const train::Generated& generated, const Timing& timing) {
+  Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}};
+  std::size_t tokens = 0;
+  for (const auto& sequence : generated.sequences) tokens += sequence.size();
+  all["tokens"] = tokens;
+  all["seconds"] = timing.seconds;
+  all["tokens_per_second"] = static_cast<double>(tokens) / timing.seconds;
+  all["seconds_at_each_1000"] = timing.at_each_1000;
+  all["kernel"] = generated.kernel;
+  all["graph"] = generated.graph;
+  all["eager_reason"] = generated.eager_reason;
+  all["sequences"] = Json::array();
+  for (const auto& sequence : generated.sequences) {
+    all["sequences"].push_back(
+        {{"text", o.prompt + loaded.space.decode(sequence)}, {"tokens", sequence.size()}});
+  }
+  fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+void print_text(const Options& o, const data::TokenSpace& space,
+                const train::Generated& generated) {
+  for (std::size_t i = 0; i < generated.sequences.size(); ++i) {
+    const auto text = o.prompt + space.decode(generated.sequences[i]);
+    if (space.kind == "protein") {
+      fmt::print("{}", fasta_record(fmt::format("generated_{} seed={} length={}", i + 1,
+                                                o.sampling.seed, text.size()),
+                                    text, o.width));
+    } else {
+      fmt::print("{}{}\n", o.n > 1 ? fmt::format("--- {}\n", i + 1) : "", text);
+    }
+  }
+}
+
 void run(const Options& o) {
   check(o);
   const auto device = parse_device(o.device);
@@ -60,31 +99,19 @@ void run(const Options& o) {
   std::vector<std::int64_t> prompt = {space.start};
   const auto words = space.encode(o.prompt);
   prompt.insert(prompt.end(), words.begin(), words.end());
-  Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}, {"sequences", Json::array()}};
-  for (std::int64_t i = 0; i < o.n; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    std::int64_t done = 0;
-    std::vector<double> thousands;  // seconds at each thousandth token
-    const auto tokens = train::generate(loaded.model, prompt, sampling, i, [&](std::int64_t) {
-      if (++done % 1000 == 0) thousands.push_back(seconds_since(begin));
-      if (done % 256 == 0) log_progress(fmt::format("sequence {}/{}: {} tokens", i + 1, o.n, done));
-      return true;
-    });
-    const auto text = o.prompt + space.decode(tokens);
-    if (o.json) {
-      all["sequences"].push_back({{"text", text},
-                                  {"tokens", tokens.size()},
-                                  {"seconds", seconds_since(begin)},
-                                  {"seconds_at_each_1000", thousands}});
-    } else if (space.kind == "protein") {
-      fmt::print("{}", fasta_record(fmt::format("generated_{} seed={} length={}", i + 1,
-                                                o.sampling.seed, text.size()),
-                                    text, o.width));
-    } else {
-      fmt::print("{}{}\n", o.n > 1 ? fmt::format("--- {}\n", i + 1) : "", text);
-    }
+  const auto begin = std::chrono::steady_clock::now();
+  std::vector<double> thousands;  // seconds at each thousandth token of a sequence
+  const auto generated = train::generate(loaded.model, prompt, sampling, o.n, [&](std::int64_t i) {
+    if (i % 1000 == 0) thousands.push_back(seconds_since(begin));
+    if (i % 256 == 0) log_progress(fmt::format("{} sequences: {} tokens each", o.n, i));
+    return true;
+  });
+  const Timing timing{seconds_since(begin), thousands};
+  if (o.json) {
+    print_json(o, loaded, generated, timing);
+  } else {
+    print_text(o, space, generated);
   }
-  if (o.json) fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
 
 }  // namespace
@@ -95,7 +122,7 @@ void add_generate(CLI::App& app) {
   command->add_option("checkpoint", options->checkpoint, "Run folder or checkpoint folder")
       ->required();
   command->add_option("--prompt", options->prompt, "How each sequence begins");
-  command->add_option("--n", options->n, "Sequences")->capture_default_str();
+  command->add_option("--n", options->n, "Sequences, decoded as one batch")->capture_default_str();
   command->add_option("--length", options->sampling.length, "New tokens at most")
       ->capture_default_str();
   command->add_option("--seed", options->sampling.seed, "Another seed, other sequences")
@@ -116,7 +143,9 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(
-      "Proteins are printed as FASTA, text as text.\n"
+      "Proteins are printed as FASTA, text as text. --json has the times too, the attention's "
+      "kernel,\n"
+      "and whether steps were replayed as a CUDA graph.\n"
       "Examples:\n  performer generate runs/protein --n 3 --length 200 --seed 1\n"
       "  performer generate runs/text --prompt 'It is a truth' --temperature 0.8");
   command->callback([options] { run(*options); });

@@ -32,6 +32,10 @@ class AttentionCore : public torch::nn::Module {
   /// The same for the next L tokens of a stream of which `position` tokens were seen; causal.
   virtual Tensor decode(const Heads& heads, LayerState& state, std::int64_t position) = 0;
 
+  /// Whether a one-token decode is the same work at the same addresses for every token, so that a
+  /// CUDA graph of it can be replayed.
+  virtual bool recordable() const { return false; }
+
   /// Takes the random projections of draw number `draw`; kinds without any do nothing.
   virtual void redraw(std::int64_t draw) {}
 };

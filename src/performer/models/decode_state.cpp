@@ -26,12 +26,12 @@ std::int64_t DecodeState::nbytes() const {
 }
 
 DecodeState DecodeState::reorder(const Tensor& index) const {
-  DecodeState chosen{position, {}};
+  DecodeState chosen{position, {}, {}};
   chosen.layers.reserve(layers.size());
   for (const auto& layer : layers) {
     chosen.layers.push_back({layer.favor.defined() ? layer.favor.reorder(index) : FavorState{},
-                             select(layer.keys, index), select(layer.values, index),
-                             select(layer.sum, index)});
+                             layer.compared, layer.projection, select(layer.keys, index),
+                             select(layer.values, index), select(layer.sum, index)});
   }
   return chosen;
 }

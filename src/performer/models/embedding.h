@@ -19,8 +19,12 @@ class EmbeddingImpl : public torch::nn::Module {
   explicit EmbeddingImpl(const ModelConfig& config);
 
   /// tokens: int64 [B, L], the first at `position`;  returns [B, L, E]. Learned positions past
-  /// max_length are an Error.
-  Tensor forward(const Tensor& tokens, std::int64_t position);
+  /// max_length are an Error. index: int64 [L] on the device, those positions once more; given,
+  /// they are read from there.
+  Tensor forward(const Tensor& tokens, std::int64_t position, const Tensor& index = {});
+
+  /// An Error where `length` tokens are more than there are learned positions.
+  void check_length(std::int64_t length) const;
 
   Tensor weight;  // [V, E]
 

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "performer/ops/favor_step.h"
 #include "performer/ops/projection.h"
 
 namespace performer::models {
@@ -40,11 +41,20 @@ Tensor FavorCore::forward(const Heads& heads, const Tensor& key_mask) {
 }
 
 Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*position*/) {
+  const Tensor& W = projection_on(heads.q.device());
+  if (state.favor.defined() && heads.q.size(2) == 1 && !at::GradMode::is_enabled()) {
+    // A step compares nothing: that would wait for the device.
+    if (!state.compared || !state.projection.is_same(W)) {
+      check_favor_state(heads.q, heads.k, heads.v, W, state.favor, options_);
+      state.compared = true, state.projection = W;
+    }
+    return favor_step_(heads.q, heads.k, heads.v, W, state.favor, options_);
+  }
   FavorOptions options = options_;
   options.initial_state = state.favor;
-  auto [out, after] = favor_attention_with_state(heads.q, heads.k, heads.v,
-                                                 projection_on(heads.q.device()), options);
+  auto [out, after] = favor_attention_with_state(heads.q, heads.k, heads.v, W, options);
   state.favor = std::move(after);
+  state.compared = true, state.projection = W;
   return out;
 }
 

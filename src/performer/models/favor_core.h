@@ -14,6 +14,7 @@ class FavorCore : public AttentionCore {
   Tensor forward(const Heads& heads, const Tensor& key_mask) override;
   Tensor decode(const Heads& heads, LayerState& state, std::int64_t position) override;
   void redraw(std::int64_t draw) override;
+  bool recordable() const override { return true; }
 
   /// [H, M, D] or [M, D] float32; undefined without features.
   const Tensor& projection() const { return projection_; }

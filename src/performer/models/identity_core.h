@@ -13,6 +13,7 @@ class IdentityCore : public AttentionCore {
   Tensor decode(const Heads& heads, LayerState& /*state*/, std::int64_t /*position*/) override {
     return heads.v;
   }
+  bool recordable() const override { return true; }
 };
 
 }  // namespace performer::models

@@ -22,6 +22,8 @@ class RotaryTables {
   /// cos + i sin of positions first ... first + length - 1: [length, D/2], complex64, or complex128
   /// beside float64.
   Tensor turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like);
+  /// The same of the positions `index`, int64 [length], computed where those lie.
+  Tensor turns(const Tensor& index, const at::TensorOptions& like) const;
 
  private:
   std::int64_t head_dim_;

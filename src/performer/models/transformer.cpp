@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <string>
 
 #include "performer/core/error.h"
@@ -56,9 +57,11 @@ Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
 
 Tensor TransformerImpl::run(const Tensor& tokens, Pass pass) {
   const std::int64_t position = pass.decode == nullptr ? 0 : pass.decode->position;
-  Tensor x = embedding_->forward(tokens, position);
+  const Tensor index = pass.decode == nullptr ? Tensor() : pass.decode->index;
+  Tensor x = embedding_->forward(tokens, position, index);
   if (config_.positions == "rotary") {
-    pass.turns = rotary_.turns(position, tokens.size(1), x.options());
+    pass.turns = index.defined() ? rotary_.turns(index, x.options())
+                                 : rotary_.turns(position, tokens.size(1), x.options());
   }
   x = run_blocks(dropout(x, pass.dropout.child(kEmbeddingSite)), pass);
   return norm_.is_empty() ? x : norm_->forward(x);
@@ -100,12 +103,20 @@ Tensor TransformerImpl::decode(const Tensor& tokens, DecodeState& state) {
   }
   TORCH_CHECK(tokens.dim() == 2 && tokens.size(1) > 0,
               "decode: tokens must be [batch, length >= 1], got ", tokens.sizes());
+  TORCH_CHECK(!state.index.defined() || tokens.size(1) == 1,
+              "decode: a state with an index takes one token at a time, got ", tokens.sizes());
   state.layers.resize(blocks_.size());
   Pass pass;
   pass.decode = &state;
   const Tensor x = run(tokens, pass);
   state.position += tokens.size(1);
+  if (state.index.defined()) state.index.add_(1);
   return logits(x.select(1, tokens.size(1) - 1));
+}
+
+bool TransformerImpl::recordable() {
+  return std::all_of(blocks_.begin(), blocks_.end(),
+                     [](Block& block) { return block->core().recordable(); });
 }
 
 void TransformerImpl::redraw(std::int64_t draw) {

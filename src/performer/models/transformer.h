@@ -46,6 +46,12 @@ class TransformerImpl : public torch::nn::Module {
   /// and for learned positions past max_length.
   Tensor decode(const Tensor& tokens, DecodeState& state);
 
+  /// Whether a CUDA graph of a one-token decode can be replayed: attentions whose state has the
+  /// same size at every length.
+  bool recordable();
+  /// An Error where a stream of `length` tokens has no positions left.
+  void check_length(std::int64_t length) const { embedding_->check_length(length); }
+
   /// Takes draw number `draw` of all random projections.
   void redraw(std::int64_t draw);
   std::int64_t draw() const { return draw_; }

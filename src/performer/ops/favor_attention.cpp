@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
 
+#include "performer/ops/favor_call.h"
 #include "performer/ops/favor_schema.h"
 
 namespace performer {
@@ -12,8 +13,10 @@ std::optional<c10::SymInt> symbolic(const std::optional<std::int64_t>& n) {
   return n ? std::optional<c10::SymInt>(*n) : std::nullopt;
 }
 
-FavorArgs make_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                    const FavorOptions& o) {
+}  // namespace
+
+FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                     const FavorOptions& o) {
   return {q,
           k,
           v,
@@ -39,14 +42,12 @@ FavorArgs make_args(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
           c10::GradMode::is_enabled()};
 }
 
-}  // namespace
-
 std::pair<Tensor, FavorState> favor_attention_with_state(const Tensor& q, const Tensor& k,
                                                          const Tensor& v, const Tensor& W,
                                                          const FavorOptions& options) {
   TORCH_CHECK(q.defined() && k.defined() && v.defined(),
               "favor_attention: q, k and v must be defined tensors");
-  const auto r = call_favor_attention(make_args(q, k, v, W, options));
+  const auto r = call_favor_attention(favor_args(q, k, v, W, options));
   return {r.out, {r.kv, r.normalizer, r.log2_scale, r.fingerprint}};
 }
 

@@ -13,6 +13,7 @@
 #include "performer/kernels/cuda/kernels.h"
 #include "performer/ops/favor_problem.h"
 #include "performer/ops/favor_replay.h"
+#include "performer/ops/favor_step_cuda.h"
 #include "performer/ops/last_kernel.h"
 
 namespace performer {
@@ -135,6 +136,10 @@ class CudaCall {
 
 }  // namespace
 
+bool any_cuda_kernel(const FavorArgs& args) {
+  return !composed_only(args) && requested() == Choice::kAuto;
+}
+
 bool served_by_cuda_kernels(const FavorArgs& args) {
   if (composed_only(args)) return false;
   const Choice choice = requested();
@@ -145,6 +150,8 @@ bool forward_cuda(const FavorArgs& args, const FavorResult& result) {
   if (composed_only(args)) return false;
   const Choice choice = requested();
   if (choice == Choice::kOff) return false;
+  const FavorState state{result.kv, result.normalizer, result.log2_scale, {}};
+  if (!args.for_backward && step_cuda(args, result.out, state)) return true;
   const CudaCall call(args);
   const auto path = call.forward_path(choice);
   if (path) call.forward(*path, result);

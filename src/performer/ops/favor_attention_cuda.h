@@ -8,9 +8,9 @@
 
 // The fused CUDA kernels, in the manner of favor_attention_cpu.h. A build without CUDA has all of
 // these too and serves nothing (favor_attention_no_cuda.cpp). The variable PERFORMER_CUDA_KERNELS,
-// read at each call, chooses: auto (the default: hopper where it serves, else portable), portable,
-// hopper (an error where portable alone would serve), off. float32 is computed in float32: nothing
-// here is rounded to tf32, whatever torch.backends allows.
+// read at each call, chooses: auto (the default: decode for one token after a state, hopper where
+// it serves, else portable), portable, hopper (an error where portable alone would serve), off.
+// float32 is computed in float32: nothing here is rounded to tf32, whatever torch.backends allows.
 namespace performer {
 
 /// False where they do not serve the call, and nothing was done: float64, trigonometric features,
@@ -21,6 +21,10 @@ bool forward_cuda(const FavorArgs& args, const FavorResult& result);
 /// gradient is needed, where query heads of one key head have key parameters of their own, and
 /// without the forward pass's out.
 bool backward_cuda(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& gradients);
+
+/// Whether the call is of a kind that CUDA kernels serve, and PERFORMER_CUDA_KERNELS leaves the
+/// choice among them.
+bool any_cuda_kernel(const FavorArgs& args);
 
 /// Whether forward_cuda serves the call.
 bool served_by_cuda_kernels(const FavorArgs& args);

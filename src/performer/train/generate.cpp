@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "performer/core/random.h"
+#include "performer/models/stepper.h"
 
 namespace performer::train {
 namespace {
@@ -39,6 +41,59 @@ void cut_tail(std::vector<std::int64_t>& order, const std::vector<double>& p,
   order.resize(std::max<std::size_t>(kept, 1));
 }
 
+/// The rows of the model's batch, each a sequence.
+class Batch {
+ public:
+  explicit Batch(std::int64_t count) : rows_(static_cast<std::size_t>(count)) {
+    result.sequences.resize(rows_.size());
+    for (std::int64_t i = 0; i < count; ++i) rows_[static_cast<std::size_t>(i)].sequence = i;
+  }
+
+  /// Draws token number `position` of every unfinished sequence; whether any is left.
+  bool sample(const at::Tensor& logits, const SamplingOptions& options, std::int64_t position) {
+    bool any = false;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      Row& row = rows_[i];
+      if (row.finished) continue;
+      row.token =
+          sample_token(logits[static_cast<std::int64_t>(i)], options, row.sequence, position);
+      row.finished = row.token == options.stop;
+      if (row.finished) continue;
+      result.sequences[static_cast<std::size_t>(row.sequence)].push_back(row.token);
+      any = true;
+    }
+    return any;
+  }
+
+  /// Finished rows leave the batch; that of a graph, which must then be recorded anew, in halves.
+  void drop_finished(models::Stepper& stepper) {
+    std::vector<std::int64_t> kept;
+    for (std::size_t i = 0; i < rows_.size(); ++i) {
+      if (!rows_[i].finished) kept.push_back(static_cast<std::int64_t>(i));
+    }
+    const std::size_t most = stepper.recorded() ? rows_.size() / 2 : rows_.size() - 1;
+    if (kept.size() > most) return;
+    stepper.keep(kept);
+    std::erase_if(rows_, [](const Row& row) { return row.finished; });
+  }
+
+  std::vector<std::int64_t> last_tokens() const {
+    std::vector<std::int64_t> tokens;
+    tokens.reserve(rows_.size());
+    for (const Row& row : rows_) tokens.push_back(row.token);
+    return tokens;
+  }
+
+  Generated result;
+
+ private:
+  struct Row {
+    std::int64_t sequence = 0, token = 0;
+    bool finished = false;
+  };
+  std::vector<Row> rows_;
+};
+
 }  // namespace
 
 std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options,
@@ -67,27 +122,28 @@ std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& optio
   return order.front();  // rounding left a rest: the most likely token
 }
 
-std::vector<std::int64_t> generate(models::Transformer& model,
-                                   const std::vector<std::int64_t>& prompt,
-                                   const SamplingOptions& options, std::int64_t sequence,
-                                   const std::function<bool(std::int64_t)>& on_token) {
+Generated generate(models::Transformer& model, const std::vector<std::int64_t>& prompt,
+                   const SamplingOptions& options, std::int64_t count,
+                   const std::function<bool(std::int64_t)>& on_step) {
   at::NoGradGuard no_grad;
   model->eval();
   const auto device = model->parameters().front().device();
-  const auto as_input = [&](const std::vector<std::int64_t>& tokens) {
-    return at::tensor(tokens, at::kLong).unsqueeze(0).to(device);  // [1, T]
-  };
   models::DecodeState state;
-  auto logits = model->decode(as_input(prompt), state);  // [1, V]
-  std::vector<std::int64_t> tokens;
-  for (std::int64_t i = 0; i < options.length; ++i) {
-    const auto token = sample_token(logits[0], options, sequence, i);
-    if (token == options.stop) break;
-    tokens.push_back(token);
-    if (on_token && !on_token(token)) break;
-    if (i + 1 < options.length) logits = model->decode(as_input({token}), state);
+  // The prompt is read once, and its state copied for every sequence.
+  auto logits = model->decode(at::tensor(prompt, at::kLong).unsqueeze(0).to(device), state)
+                    .to(at::kCPU)
+                    .expand({count, -1});  // [B, V]
+  models::Stepper stepper(model, state.reorder(at::zeros({count}, at::kLong).to(device)));
+  Batch batch(count);
+  for (std::int64_t i = 0; i < options.length && batch.sample(logits, options, i); ++i) {
+    if ((on_step && !on_step(i + 1)) || i + 1 == options.length) break;
+    batch.drop_finished(stepper);
+    logits = stepper.step(batch.last_tokens());
+    batch.result.graph = batch.result.graph || stepper.recorded();
   }
-  return tokens;
+  batch.result.kernel = stepper.kernel();
+  batch.result.eager_reason = stepper.eager_reason();
+  return std::move(batch.result);
 }
 
 }  // namespace performer::train

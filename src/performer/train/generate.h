@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include "performer/models/transformer.h"
@@ -24,12 +25,18 @@ struct SamplingOptions {
 std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options,
                           std::int64_t sequence, std::int64_t position);
 
-/// Continues `prompt` by streaming: cost and memory per token do not grow with the length for
-/// linear attentions. `on_token` sees each new token; returns false to stop.
-/// Sequence number `sequence` names the draw. Returns the new tokens, without `stop`.
-std::vector<std::int64_t> generate(models::Transformer& model,
-                                   const std::vector<std::int64_t>& prompt,
-                                   const SamplingOptions& options, std::int64_t sequence,
-                                   const std::function<bool(std::int64_t)>& on_token = {});
+struct Generated {
+  std::vector<std::vector<std::int64_t>> sequences;  // new tokens, without `stop`
+  std::string kernel;        // of the last layer's attention in a step; empty: no step was needed
+  bool graph = false;        // steps were replayed as a CUDA graph
+  std::string eager_reason;  // why not; empty: they were, or there was none
+};
+
+/// Continues `prompt` `count` times, as one batch, by streaming: cost and memory per token do not
+/// grow with the length for linear attentions. `on_step` sees the number of tokens that every
+/// unfinished sequence has; returns false to stop. Sequence i draws as number i.
+Generated generate(models::Transformer& model, const std::vector<std::int64_t>& prompt,
+                   const SamplingOptions& options, std::int64_t count,
+                   const std::function<bool(std::int64_t)>& on_step = {});
 
 }  // namespace performer::train

@@ -192,9 +192,9 @@ void Trainer::show_samples() {
   sampling.seed = recipe_.seed;
   sampling.stop = space.eos;
   sampling.forbidden = never_generated(space);
-  for (std::int64_t i = 0; i < kSamples; ++i) {
-    const auto tokens = generate(model_, {space.start}, sampling, i);
-    log_info("step {}  sample {}: {}", progress_.step, i + 1, space.decode(tokens));
+  const auto samples = generate(model_, {space.start}, sampling, kSamples).sequences;
+  for (std::size_t i = 0; i < samples.size(); ++i) {
+    log_info("step {}  sample {}: {}", progress_.step, i + 1, space.decode(samples[i]));
   }
 }
 

@@ -34,6 +34,7 @@ struct Projection {
   const std::uint16_t* plain = nullptr;  // the same of sqrt(scale) W in bfloat16 (backward alone)
   const float* bias = nullptr;  // [heads, 64 slices] in log2 units; -inf beyond the last feature
   int heads = 1;
+  const float* norm = nullptr;  // [heads, 64 slices] |W'| of each feature (causal alone)
 };
 
 /// Tokens to project and what goes with them.

@@ -27,6 +27,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
     const int feature = slice * kRows + row;
     const bool inside = feature < a.features;
     const bool negative = feature >= rows;
+    float square = 0;
     for (int i = lane; i < kDim; i += 32) {
       float w =
           inside
@@ -34,6 +35,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
               : 0;
       if (negative) w = -w;
       const float scaled = w * a.log2_factor;
+      square = fmaf(scaled, scaled, square);
       std::uint16_t high, low;
       if (a.half) {
         const __half rounded = __float2half_rn(scaled);
@@ -51,6 +53,10 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
         *reinterpret_cast<__nv_bfloat16*>(reinterpret_cast<char*>(a.plain) + tile + at) =
             __float2bfloat16_rn(w * a.plain_factor);
       }
+    }
+    if (a.norm != nullptr) {
+      for (int step = 16; step > 0; step /= 2) square += __shfl_xor_sync(~0U, square, step);
+      if (lane == 0) a.norm[static_cast<std::int64_t>(tile_index) * kRows + row] = sqrtf(square);
     }
     if (lane == 0) {
       float bias = 0;

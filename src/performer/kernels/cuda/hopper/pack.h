@@ -17,6 +17,7 @@ struct PackArguments {
   int features = 0, slices = 0;
   std::uint16_t *high = nullptr, *low = nullptr, *plain = nullptr;  // plain: null, not wanted
   float* column = nullptr;                                          // Projection::bias
+  float* norm = nullptr;                                            // null: not wanted
   int heads = 1;  // of the result: the larger of the two parameters'
 };
 

@@ -88,37 +88,51 @@ __device__ inline void store_chunk(const Target& t, std::uint16_t* row, int chun
   }
 }
 
+/// Where an item's tokens lie: in a packed batch, from `offset` on.
+struct Span {
+  std::int64_t batch, head, offset, length;
+};
+
 /// A producer's view of one item.
 template <int kDim, Kind kKind>
 class Producer {
  public:
   __device__ Producer(const Tokens& t, std::int64_t item)
+      : Producer(t, Span{item / t.heads, item % t.heads, 0, t.length}) {}
+
+  __device__ Producer(const Tokens& t, const Span& span)
       : t_(t),
         chunk_(static_cast<int>(threadIdx.x % kChunks)),
-        first_row_(static_cast<int>(threadIdx.x % 32 / kChunks)) {
-    const std::int64_t n = item / t.heads, head = item % t.heads;
+        first_row_(static_cast<int>(threadIdx.x % 32 / kChunks)),
+        offset_(static_cast<int>(span.offset)),
+        length_(static_cast<int>(span.length)) {
+    const std::int64_t n = span.batch, head = span.head;
     batch_ = static_cast<int>(n);
     x_head_ = static_cast<int>(head) / (t.heads / t.x_heads);
     y_head_ = static_cast<int>(head) / (t.heads / t.y_heads);
-    x_ = t.x.data + n * t.x.batch + head / (t.heads / t.x_heads) * t.x.head;
+    x_ = t.x.data + n * t.x.batch + x_head_ * t.x.head + span.offset * t.x.token;
     if constexpr (kPaired) {
-      y_ = t.y.data + n * t.y.batch + head / (t.heads / t.y_heads) * t.y.head;
+      y_ = t.y.data + n * t.y.batch + y_head_ * t.y.head + span.offset * t.y.token;
     }
     if constexpr (kKind == Kind::kKeys) {
-      if (t.mask != nullptr) mask_ = t.mask + n * t.mask_batch;
+      if (t.mask != nullptr) mask_ = t.mask + n * t.mask_batch + span.offset * t.mask_token;
       if (t.bias != nullptr) {
-        bias_ = t.bias + n * t.bias_batch + head / (t.heads / t.bias_heads) * t.bias_head;
+        bias_ = t.bias + n * t.bias_batch + head / (t.heads / t.bias_heads) * t.bias_head +
+                span.offset * t.bias_token;
       }
     } else {
-      row_ = item * t.length;
+      row_ = (n * t.heads + head) * t.length + span.offset;
     }
-    if constexpr (kKind == Kind::kRows) o_ = t.o.data + n * t.o.batch + head * t.o.head;
+    if constexpr (kKind == Kind::kRows) {
+      o_ = t.o.data + n * t.o.batch + head * t.o.head + span.offset * t.o.token;
+    }
   }
 
   /// Begins to copy tokens [first, first + 64) into a stage, once it is free. Queries are then
   /// ready.
-  __device__ void begin(std::int64_t first, Stage<kDim, kKind> stage, Barrier* empty,
-                        std::uint32_t parity, Barrier* raw, Barrier* full) const {
+  template <class StageType>
+  __device__ void begin(std::int64_t first, StageType stage, Barrier* empty, std::uint32_t parity,
+                        Barrier* raw, Barrier* full) const {
     wait(empty, parity);
     Barrier* copied = kPaired ? raw : full;
     if (!t_.mapped) {
@@ -138,14 +152,14 @@ class Producer {
 #pragma unroll 4
       for (int pass = 0; pass < kPasses; ++pass) {
         const std::int64_t token = first + row(pass);
-        if (chunk_ % 8 == 0 && token < t_.length) {
+        if (chunk_ % 8 == 0 && token < length_) {
           prefetch_l2(o_ + token * t_.o.token + 8 * chunk_ * t_.o.element);
         }
       }
     }
     if constexpr (kKind == Kind::kRows || kKind == Kind::kSums) {
       const std::int64_t token = first + threadIdx.x % 32 * 8;
-      if (threadIdx.x % 32 < 8 && token < t_.length) {
+      if (threadIdx.x % 32 < 8 && token < length_) {
         prefetch_l2(t_.row_sum + row_ + token);
         prefetch_l2(t_.row_log2 + row_ + token);
         if constexpr (kKind == Kind::kSums) prefetch_l2(t_.along + row_ + token);
@@ -153,11 +167,13 @@ class Producer {
     }
   }
 
-  /// Hands the tokens that `begin` copied over.
-  __device__ void finish(std::int64_t first, Stage<kDim, kKind> stage, Barrier* raw,
-                         std::uint32_t parity, Barrier* full) const {
+  /// Hands the tokens that `begin` copied over. hook(stage) comes first and tells whether it wrote
+  /// what tensor cores read.
+  template <class StageType, class Hook>
+  __device__ void finish(std::int64_t first, StageType stage, Barrier* raw, std::uint32_t parity,
+                         Barrier* full, Hook hook) const {
     if constexpr (kPaired) {
-      const auto left = static_cast<int>(min(t_.length - first, static_cast<std::int64_t>(kRows)));
+      const auto left = static_cast<int>(min(length_ - first, static_cast<std::int64_t>(kRows)));
       const bool plain = kKind == Kind::kKeys && !has_key_data() && left == kRows;
       bool dead = false;  // a token takes no part
       if (!plain) {
@@ -176,7 +192,8 @@ class Producer {
       } else if (kKind != Kind::kSums || dead) {
         visit_chunks<false>(first, stage, plain, dead);
       }
-      hand_over(full, t_.half || dead || !t_.mapped);
+      const bool wrote = hook(stage);
+      hand_over(full, wrote || t_.half || dead || !t_.mapped);
     }
   }
 
@@ -207,8 +224,8 @@ class Producer {
     constexpr int kBlock = Tile<kDim>::kRowBytes / 2;
 #pragma unroll
     for (int e = 0; e < kDim; e += kBlock) {
-      tensor_load(tile + e / kBlock * Tile<kDim>::kBlockBytes, &map, e, static_cast<int>(first),
-                  head, batch_, raw);
+      tensor_load(tile + e / kBlock * Tile<kDim>::kBlockBytes, &map, e,
+                  static_cast<int>(first) + offset_, head, batch_, raw);
     }
   }
 
@@ -218,7 +235,7 @@ class Producer {
     for (int pass = 0; pass < kPasses; ++pass) {
       const std::int64_t token = first + row(pass);
       uint4 value{0, 0, 0, 0};
-      if (token < t_.length) value = gather_chunk(s, rows + token * s.token, chunk_);
+      if (token < length_) value = gather_chunk(s, rows + token * s.token, chunk_);
       *reinterpret_cast<uint4*>(tile + Tile<kDim>::offset(row(pass), chunk_)) = value;
     }
   }
@@ -226,7 +243,7 @@ class Producer {
   __device__ bool has_key_data() const { return mask_ != nullptr || bias_ != nullptr; }
 
   __device__ RowData load_row(std::int64_t token) const {
-    RowData data{token < t_.length, 0, 0};
+    RowData data{token < length_, 0, 0};
     if constexpr (kKind == Kind::kKeys) {
       if (data.live && mask_ != nullptr) data.live = mask_[token * t_.mask_token];
       if (data.live && bias_ != nullptr) {
@@ -255,9 +272,8 @@ class Producer {
 
   // The tokens chunk by chunk: norms of keys, along of rows, y from float16, zeros where a token
   // takes no part. plain: no terms were written yet.
-  template <bool kHalf>
-  __device__ void visit_chunks(std::int64_t first, Stage<kDim, kKind> stage, bool plain,
-                               bool dead) const {
+  template <bool kHalf, class StageType>
+  __device__ void visit_chunks(std::int64_t first, StageType stage, bool plain, bool dead) const {
 #pragma unroll 1
     for (int pass = 0; pass < kPasses; pass += 4) {
       uint4 o[4];
@@ -267,7 +283,7 @@ class Producer {
           const std::int64_t token = first + row(pass + i);
           const std::uint16_t* out = o_ + token * t_.o.token;
           o[i] = uint4{0, 0, 0, 0};
-          if (token < t_.length) {
+          if (token < length_) {
             o[i] = t_.vector ? __ldg(reinterpret_cast<const uint4*>(out) + chunk_)
                              : gather_chunk(t_.o, out, chunk_);
           }
@@ -313,7 +329,7 @@ class Producer {
   }
 
   const Tokens& t_;
-  const int chunk_, first_row_;
+  const int chunk_, first_row_, offset_, length_;
   const std::uint16_t *x_ = nullptr, *y_ = nullptr, *o_ = nullptr;
   const bool* mask_ = nullptr;
   const float* bias_ = nullptr;
@@ -390,7 +406,7 @@ __device__ void produce_tiles(const Producer<kDim, kKind>& producer, std::int64_
     if (tile < mine) continue;
     const Ring at(before + tile, shape.stages);
     producer.finish((first_tile + tile) * kRows, stage(at.stage), ring.raw + at.stage, at.parity,
-                    ring.full + at.stage);
+                    ring.full + at.stage, [](const auto&) { return false; });
     if (!hooked) hook();
     hooked = true;
   }

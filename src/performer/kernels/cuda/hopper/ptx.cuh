@@ -68,6 +68,30 @@ __device__ inline void tensor_load(void* to, const CUtensorMap* map, int c0, int
       : "memory");
 }
 
+/// A box in shared memory to a tensor; then store_commit, and store_wait before it is written
+/// again.
+__device__ inline void tensor_store(const CUtensorMap* map, int c0, int c1, int c2, int c3,
+                                    const void* from) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" ::"l"(
+          map),
+      "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(from))
+      : "memory");
+}
+__device__ inline void store_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ inline void store_wait() {
+  asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory");
+}
+
+/// 8 x 8 blocks of 16-bit numbers, held as wgmma's accumulators are, into shared memory: lane 8 b +
+/// i names where row i of block b goes.
+__device__ inline void store_blocks(std::uint32_t to, std::uint32_t b0, std::uint32_t b1,
+                                    std::uint32_t b2, std::uint32_t b3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(b0), "r"(b1), "r"(b2), "r"(b3)
+               : "memory");
+}
+
 /// Ordinary writes to shared memory before, tensor cores' reads after.
 __device__ inline void fence_async() {
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -76,6 +100,24 @@ __device__ inline void fence_async() {
 /// The 128 threads of one warpgroup.
 __device__ inline void sync_warpgroup(int id) {
   asm volatile("bar.sync %0, 128;" ::"r"(id) : "memory");
+}
+/// Two warpgroups.
+__device__ inline void sync_warpgroups(int id) {
+  asm volatile("bar.sync %0, 256;" ::"r"(id) : "memory");
+}
+
+/// 8 x 8 blocks of 16-bit numbers, held as wgmma's accumulators are, into shared memory transposed:
+/// lane 8 b + i names where column i of block b goes, 16 bytes.
+__device__ inline void store_transposed(std::uint32_t to, std::uint32_t b0, std::uint32_t b1,
+                                        std::uint32_t b2, std::uint32_t b3) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" ::"r"(to),
+               "r"(b0), "r"(b1), "r"(b2), "r"(b3)
+               : "memory");
+}
+__device__ inline void store_transposed(std::uint32_t to, std::uint32_t b0, std::uint32_t b1) {
+  asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(to), "r"(b0),
+               "r"(b1)
+               : "memory");
 }
 
 template <int kRegisters>
@@ -96,6 +138,13 @@ __device__ inline void prefetch_l2(const void* p) {
 __device__ inline float exp2(float x) {
   float y;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+
+/// 1 / x to one unit in the last place or two.
+__device__ inline float reciprocal(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
 }
 

@@ -38,7 +38,12 @@ struct Tile {
   __device__ static std::uint64_t row_major(std::uint32_t address, int step) {
     return descriptor((address >> 4) + step * kRowBytes, kBlockBytes >> 4);
   }
-  /// The same with 8 more columns, at a higher address.
+  /// The same with 8 more columns, in the rows of another tile at a higher address.
+  __device__ static std::uint64_t row_major_beside(std::uint32_t address, int step,
+                                                   std::uint32_t other) {
+    return descriptor((address >> 4) + step * kRowBytes, (other - address) >> 4);
+  }
+  /// The same with 8 more columns that are alike in all rows, at a higher address.
   __device__ static std::uint64_t row_major(std::uint32_t address, int step, std::uint32_t more) {
     const std::uint32_t from = (address >> 4) + step * kRowBytes;
     return descriptor(from, (more >> 4) - from);
@@ -75,12 +80,18 @@ struct SumTile {
 __device__ inline int uniform(int x) { return __shfl_sync(~0U, x, 0); }
 __device__ inline int warpgroup() { return uniform(static_cast<int>(threadIdx.x / 128)); }
 
+/// threadIdx.x, read here: what depends on it is not kept in registers from an earlier use.
+__device__ inline int thread_again() {
+  int thread;
+  asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+  return thread;
+}
+
 /// A thread's place in the fragments of its warpgroup (wgmma.cuh).
 struct Place {
   int row, column;  // rows row and row + 8, columns column and column + 1 of each block of 8
-  __device__ Place()
-      : row(static_cast<int>(threadIdx.x % 128 / 32 * 16 + threadIdx.x % 32 / 4)),
-        column(static_cast<int>(threadIdx.x % 4 * 2)) {}
+  __device__ explicit Place(int thread = static_cast<int>(threadIdx.x))
+      : row(thread % 128 / 32 * 16 + thread % 32 / 4), column(thread % 4 * 2) {}
 };
 
 /// The rows of the thread's warp in a tile as left operands: four registers per 16 columns.
@@ -102,8 +113,8 @@ struct Fragment {
 };
 
 /// u += left right^T, both tiles of the tokens' type, over all of the depth; `add` false: u = ...
-template <bool kHalf, int kDim>
-__device__ inline void multiply_tiles(float (&u)[32], std::uint32_t left, std::uint32_t right,
+template <bool kHalf, int kDim, int kCount>
+__device__ inline void multiply_tiles(float (&u)[kCount], std::uint32_t left, std::uint32_t right,
                                       bool add) {
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
@@ -118,8 +129,8 @@ __device__ inline void multiply_tiles(float (&u)[32], std::uint32_t left, std::u
 }
 
 /// u += left right^T with rows in registers.
-template <bool kHalf, int kDim>
-__device__ inline void multiply(float (&u)[32], const Fragment<kDim>& left, std::uint32_t right,
+template <bool kHalf, int kDim, int kCount>
+__device__ inline void multiply(float (&u)[kCount], const Fragment<kDim>& left, std::uint32_t right,
                                 bool add) {
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {

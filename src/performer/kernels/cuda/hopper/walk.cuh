@@ -36,17 +36,19 @@ struct Piece {
   }
 };
 
-/// The rows of a tile in shared memory to where they belong. All of the warpgroup's writes to the
-/// tile are visible.
+/// Rows [begin, end) of a tile in shared memory to where they belong. All of the warpgroup's writes
+/// to the tile are visible.
 template <int kDim>
 __device__ void store_tile(const char* tile, const Target& to, std::uint16_t* rows,
-                           std::int64_t first, std::int64_t length) {
+                           std::int64_t first, std::int64_t length, int begin = 0,
+                           int end = kRows) {
   constexpr int kChunks = Tile<kDim>::kChunks;
-  const int thread = static_cast<int>(threadIdx.x % 128);
+  const int thread = thread_again() % 128;
   const int chunk = thread % kChunks;
 #pragma unroll
   for (int row = thread / kChunks; row < kRows; row += 128 / kChunks) {
     const uint4 value = *reinterpret_cast<const uint4*>(tile + Tile<kDim>::offset(row, chunk));
+    if (row < begin || row >= end) continue;
     if (first + row < length) store_chunk(to, rows + (first + row) * to.token, chunk, value);
   }
 }
@@ -55,7 +57,7 @@ __device__ void store_tile(const char* tile, const Target& to, std::uint16_t* ro
 template <int kDim>
 __device__ void stage_fragment(char* tile, const float* fragment, float factor0, float factor1,
                                bool half) {
-  const Place place;
+  const Place place(thread_again());
 #pragma unroll
   for (int j = 0; j < kDim / 8; ++j) {
 #pragma unroll

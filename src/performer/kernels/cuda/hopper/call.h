@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <cstddef>
+
+#include "performer/kernels/cuda/hopper/arguments.h"
+#include "performer/kernels/cuda/hopper/pack.h"
+
+// A FavorProblem in the arguments of this folder's kernels.
+namespace performer::kernels::cuda::hopper {
+
+/// Hands out pieces of the workspace; with no workspace, counts them.
+class Carver {
+ public:
+  explicit Carver(void* workspace) : base_(static_cast<char*>(workspace)) {}
+
+  template <class T>
+  T* take(std::int64_t count) {
+    const std::size_t at = used_;
+    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
+    return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
+  }
+  std::size_t used() const { return used_; }
+
+ private:
+  char* base_;
+  std::size_t used_ = 0;
+};
+
+/// Whether tokens lie near enough to each other for 32-bit offsets.
+bool rows_fit(const TokenView& tokens);
+
+Target target(const TokenView& tokens);
+/// Boxes of 64 tokens of one head, swizzled as tiles are. False where TMA cannot reach the tensor.
+bool make_map(CUtensorMap& map, const TokenView& tokens, const FavorProblem& problem,
+              std::int64_t heads, std::int64_t length);
+Tokens keys(const FavorProblem& problem);
+Tokens queries(const FavorProblem& problem);
+/// Queries with their gradients.
+Tokens rows(const FavorProblem& problem, const BackwardInputs& inputs);
+
+/// One side's projection: where it is packed, and the kernel's arguments.
+struct Side {
+  PackArguments pack;
+  Projection projection;
+};
+
+/// plain, norm: whether those parts are wanted.
+Side take_side(Carver& carver, const FavorProblem& problem, const Parameter& weights,
+               const Parameter& bias, int slices, bool plain, bool norm);
+/// Whether queries and keys have one projection.
+bool one_side(const FavorProblem& problem);
+cudaError_t pack_sides(const FavorProblem& problem, const Side& key, const Side& query,
+                       cudaStream_t stream);
+
+}  // namespace performer::kernels::cuda::hopper
