@@ -20,7 +20,7 @@ __device__ inline bool exceeds(const std::uint32_t (&p)[8]) {
 template <int kDim, int kOwned, bool kIsHalf>
 struct ApplyReader {
   static constexpr bool kPulls = false, kHalf = kIsHalf;
-  static constexpr int kTokens = 32;
+  static constexpr int kTokens = 64;
   static constexpr Kind kReading = Kind::kQueries;
   static constexpr int kProducer = 56, kCarrier = 144, kReader = 168;
   static constexpr int kColumns = SumTile<kDim>::kColumns;
@@ -94,7 +94,7 @@ struct ApplyReader {
               held = false;
             }
             const bool first = slice == 0 && half == 0;
-            if (!first && __any_sync(~0U, !a.reverse && exceeds(p[half]))) {
+            if (!first && __any_sync(~0U, !a.reverse && exceeds(p[half]))) [[unlikely]] {
               settle(o);
               settle(scores);
               raise_shifts(u[half], p[half], shift, o, scores);
@@ -133,7 +133,7 @@ struct ApplyReader {
         wait(ScanBarriers::carried().full + ring.stage, ring.parity);
         std::uint32_t y = shared_address(carried.y());
         writer.free_tile();
-        if (!piece.is_whole()) {
+        if (!piece.is_whole()) [[unlikely]] {
           mask_values(a, carried.y(), layout.out(), piece);
           y = shared_address(layout.out());
         }

@@ -23,6 +23,7 @@ template <int kDim, int kOwned, bool kHalf, int kTokens>
 class Carrier {
  public:
   static constexpr int kSum = SumTile<kDim>::kColumns / 2;
+  static constexpr int kFew = 32;  // tokens at a time where a chunk is looked at
 
   __device__ Carrier(const ScanArguments& a, const ScanLayout<kDim>& layout, const ScanBlock& block)
       : a_(a), layout_(layout), block_(block) {}
@@ -41,7 +42,8 @@ class Carrier {
       const bool hot = !(*stage.upper() <= least + kHeadroom) || odd != 0;
       ScanPiece piece{0, kRows};
       do {
-        if (hot) piece.end = find_end(stage, piece.begin);
+        if (hot) [[unlikely]]
+          piece.end = find_end(stage, piece.begin);
         add(stage, ring.stage, piece);
         piece.begin = piece.end;
       } while (piece.begin < kRows);
@@ -183,13 +185,13 @@ class Carrier {
     return static_cast<std::uint32_t>(uniform(static_cast<int>(address)));
   }
 
-  /// Begins u = W_i X^T of kTokens tokens, in log2 units.
-  __device__ void project(float (&u)[kTokens / 2], const ScanStage<kDim>& stage, int i,
-                          int part) const {
+  /// Begins u = W_i X^T of the part-th 2 kCount tokens, in log2 units.
+  template <int kCount>
+  __device__ void project(float (&u)[kCount], const ScanStage<kDim>& stage, int i, int part) const {
     const std::uint32_t high = here(shared_address(scan_memory()) + layout_.carried_w +
                                     (i * kGroups + group()) * Tile<kDim>::kBytes);
     const std::uint32_t x =
-        here(shared_address(stage.x()) + part * kTokens * Tile<kDim>::kRowBytes);
+        here(shared_address(stage.x()) + part * 2 * kCount * Tile<kDim>::kRowBytes);
     mma_fence();
     multiply_tiles<kHalf, kDim>(u, high + layout_.weights, x, false);
     multiply_tiles<kHalf, kDim>(u, high, x, true);
@@ -197,11 +199,12 @@ class Carrier {
   }
 
   /// Exponents: terms and shifts may both be large, and meet first.
-  __device__ static void add_terms(float (&u)[kTokens / 2], const ScanStage<kDim>& stage, int part,
+  template <int kCount>
+  __device__ static void add_terms(float (&u)[kCount], const ScanStage<kDim>& stage, int part,
                                    const float (&shift)[2]) {
-    const float* terms = stage.terms() + part * kTokens + thread_again() % 4 * 2;
+    const float* terms = stage.terms() + part * 2 * kCount + thread_again() % 4 * 2;
 #pragma unroll
-    for (int j = 0; j < kTokens / 8; ++j) {
+    for (int j = 0; j < kCount / 4; ++j) {
       const float2 t = *reinterpret_cast<const float2*>(terms + 8 * j);
       u[4 * j] += t.x - shift[0], u[4 * j + 1] += t.y - shift[0];
       u[4 * j + 2] += t.x - shift[1], u[4 * j + 3] += t.y - shift[1];
@@ -222,13 +225,13 @@ class Carrier {
 
   /// The token at `begin` raises the scales of slice i to its own exponents.
   __device__ void raise_by(const ScanStage<kDim>& stage, int i, int begin) {
-    const int token = ScanPiece::place(begin, a_.reverse), part = token / kTokens;
+    const int token = ScanPiece::place(begin, a_.reverse), part = token / kFew;
     const Place place(thread_again());
     const float* bias = ScanBiases::carried() + first_feature(place) + step(i, 0);
     float* own = scales();
     const float c[2] = {own[kRows * i], own[kRows * i + 8]};
     const float shift[2] = {c[0] - bias[0], c[1] - bias[8]};
-    float u[kTokens / 2];
+    float u[kFew / 2];
     project(u, stage, i, part);
     mma_wait<0>();
     settle(u);
@@ -237,8 +240,8 @@ class Carrier {
     for (int h = 0; h < 2; ++h) {
       float found = -INFINITY;
 #pragma unroll
-      for (int k = 0; k < kTokens / 4; ++k) {
-        if (part * kTokens + 8 * (k / 2) + place.column + k % 2 == token) {
+      for (int k = 0; k < kFew / 4; ++k) {
+        if (part * kFew + 8 * (k / 2) + place.column + k % 2 == token) {
           found = u[4 * (k / 2) + 2 * h + k % 2];
         }
       }
@@ -267,15 +270,15 @@ class Carrier {
         const float* c = scales() + kRows * i;
         const float shift[2] = {c[0] - bias[0], c[8] - bias[8]};
 #pragma unroll
-        for (int part = 0; part < kRows / kTokens; ++part) {
-          float u[kTokens / 2];
+        for (int part = 0; part < kRows / kFew; ++part) {
+          float u[kFew / 2];
           project(u, stage, i, part);
           mma_wait<0>();
           settle(u);
           add_terms(u, stage, part, shift);
 #pragma unroll
-          for (int k = 0; k < kTokens / 2; ++k) {
-            const int token = part * kTokens + 8 * (k / 4) + place.column + k % 2;
+          for (int k = 0; k < kFew / 2; ++k) {
+            const int token = part * kFew + 8 * (k / 4) + place.column + k % 2;
             const auto at = static_cast<std::uint32_t>(ScanPiece::place(token, a_.reverse));
             if (u[k] > kHeadroom && at >= begin + raises) first = min(first, at);
           }
@@ -353,7 +356,7 @@ class Carrier {
           phi[part * kTokens / 4 + k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
         }
       }
-      if (!whole) {
+      if (!whole) [[unlikely]] {
         const Place place(thread_again());
 #pragma unroll
         for (int k = 0; k < 16; ++k) {
@@ -407,7 +410,8 @@ class Carrier {
     const bool rises = __any_sync(~0U, top[0] > 1 || top[1] > 1);
     mma_wait<0>();
     settle(sum_[i]);
-    if (!rises) return;
+    if (!rises) [[likely]]
+      return;
     float* own = scales();
     const float c[2] = {own[kRows * i], own[kRows * i + 8]};
     __syncwarp();

@@ -48,7 +48,7 @@ class RowWriter {
     sync_warpgroup(kReaderBarrier);
     const bool whole =
         begin == 0 && end == kRows && (a_.offsets == nullptr || first + kRows <= block_.length);
-    if (whole && a_.to_mapped) {
+    if (whole && a_.to_mapped) [[likely]] {
       if (thread % 128 == 0) {
         constexpr int kBlock = Tile<kDim>::kRowBytes / 2;
 #pragma unroll
