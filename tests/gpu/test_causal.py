@@ -92,6 +92,20 @@ def test_outputs_up_to_t_keep_their_bits(feature_map, dtype, heads, path):
 
 @EVERY_MAP
 @TYPES
+@pytest.mark.parametrize("outlier", [False, True])
+def test_in_chunks_that_are_cut_twice(feature_map, dtype, outlier, path):
+    """The first keys are masked, or one outweighs those before it: what is not finite comes later."""
+    inputs = make_inputs(make_case(feature_map, dtype, 2, 130))
+    inputs.options["key_mask"][:, :5] = False
+    inputs.options["key_mask"][:, 5:12] = True
+    if outlier and "key_bias" in inputs.options:
+        inputs.options["key_bias"][..., 10] += 200
+    assert not differences(inputs, (12, 30, 63), LATER)
+    check_kernels(inputs.case, path, (performer.last_kernel(),), backward=False)
+
+
+@EVERY_MAP
+@TYPES
 def test_also_behind_a_state(feature_map, dtype, path):
     inputs = make_inputs(make_case(feature_map, dtype, 2, 130, state=True))
     assert not differences(inputs, (1, 63, 64, 65, 128), LATER)

@@ -185,6 +185,7 @@ class Producer {
           if constexpr (kKind == Kind::kSums) stage.weights()[row] = data.live ? data.weight : 0;
         }
         dead = __any_sync(~0U, dead);
+        __syncwarp();  // terms of other lanes
       }
       if (t_.mapped) wait(raw, parity);
       if (t_.half) {
@@ -253,7 +254,7 @@ class Producer {
     } else if (data.live) {
       // 1 / den = 2^term; a row without keys takes no part.
       const float sum = t_.row_sum[row_ + token];
-      data.term = static_cast<float>(-t_.row_log2[row_ + token]) - __log2f(sum);
+      data.term = -static_cast<float>(t_.row_log2[row_ + token]) - __log2f(sum);
       if constexpr (kKind == Kind::kSums) data.weight = -t_.along[row_ + token];
       data.live = sum != 0;
     }

@@ -8,19 +8,20 @@
 namespace performer::kernels::cuda::hopper {
 namespace {
 
-/// Weights are at most 1 when a row's shift is chosen. Later ones may be up to 2^16.
+/// Weights are at most 1 when a row's shift is chosen. Later ones may be up to this.
+constexpr float kMostWeight = 0x1p16F;
+
 __device__ inline bool exceeds(const std::uint32_t (&p)[8]) {
   const auto pair = [&](int i) { return *reinterpret_cast<const __nv_bfloat162*>(&p[i]); };
   __nv_bfloat162 top = __hmax2(pair(0), pair(1));
 #pragma unroll
   for (int i = 2; i < 8; ++i) top = __hmax2(top, pair(i));
-  return fmaxf(__low2float(top), __high2float(top)) > 0x1p16F;
+  return fmaxf(__low2float(top), __high2float(top)) > kMostWeight;
 }
 
 template <int kDim, int kOwned, bool kIsHalf>
 struct ApplyReader {
   static constexpr bool kPulls = false, kHalf = kIsHalf;
-  static constexpr int kTokens = 64;
   static constexpr Kind kReading = Kind::kQueries;
   static constexpr int kProducer = 56, kCarrier = 144, kReader = 168;
   static constexpr int kColumns = SumTile<kDim>::kColumns;
@@ -205,8 +206,15 @@ struct ApplyReader {
         top = fmaxf(top, fmaxf(u[4 * j + 2 * h], u[4 * j + 2 * h + 1]));
       }
       // Only rows that exceed by themselves: no row sees another.
+      float largest = 0;
+#pragma unroll
+      for (int k = 0; k < 4; ++k) {
+        const float2 pair = unpack<false>(p[2 * k + h]);
+        largest = fmaxf(largest, fmaxf(pair.x, pair.y));
+      }
+      const bool exceeds = quad_max(largest) > kMostWeight;
       const float most = quad_max(top);
-      const float more = most > 16 ? fminf(ceilf(most), -kEmptyScale) : 0, factor = exp2(-more);
+      const float more = exceeds ? fminf(ceilf(most), -kEmptyScale) : 0, factor = exp2(-more);
       shift[h] += more;
 #pragma unroll
       for (int j = 0; j < 4; ++j) u[4 * j + 2 * h] -= more, u[4 * j + 2 * h + 1] -= more;

@@ -17,9 +17,9 @@
 namespace performer::kernels::cuda::hopper {
 
 inline constexpr float kHeadroom = 70;
+inline constexpr int kCarrierBarrier = 3;  // and 4: of each carrying warpgroup
 
-/// kTokens: 64, or 32 at a time where registers are short.
-template <int kDim, int kOwned, bool kHalf, int kTokens>
+template <int kDim, int kOwned, bool kHalf>
 class Carrier {
  public:
   static constexpr int kSum = SumTile<kDim>::kColumns / 2;
@@ -94,12 +94,13 @@ class Carrier {
         const bool inside = continues && r < a_.features;
         const std::int64_t at = state * a_.features + r;
         const float bias = ScanBiases::carried()[r];
-        // Features that no token reaches do not hold the others' scales down.
-        float c = bias == -INFINITY ? 0 : kEmptyScale;
-        if (inside && bias != -INFINITY) {
+        float c = kEmptyScale;
+        if (inside) {
           c = static_cast<float>(a_.initial.log2_scale[at]);
           if (a_.reverse && !a_.initial_of_segments) c = -c;
         }
+        // Features that no token reaches do not hold the others' scales down.
+        if (bias == -INFINITY && c < kReachedScale) c = 0;
         own[kRows * i + 8 * h] = c;
 #pragma unroll
         for (int j = 0; j < kDim / 8; ++j) {
@@ -138,8 +139,9 @@ class Carrier {
         if (place.column == 0) {
           a_.last.normalizer[at] = z * factor;
           if (a_.last.log2_scale != nullptr) {
-            a_.last.log2_scale[at] = static_cast<std::int32_t>(
-                ScanBiases::carried()[r] == -INFINITY ? kEmptyScale : own[kRows * i + 8 * h]);
+            const bool unreached = ScanBiases::carried()[r] == -INFINITY && z == 0;
+            a_.last.log2_scale[at] =
+                static_cast<std::int32_t>(unreached ? kEmptyScale : own[kRows * i + 8 * h]);
           }
         }
 #pragma unroll
@@ -292,8 +294,11 @@ class Carrier {
     return static_cast<int>(end);
   }
 
-  /// S, z and scales of slice i as the reading warpgroup takes them.
-  __device__ void publish(const ScanUnit<kDim>& unit, int i) const {
+  /// S, z and scales of slice i as the reading warpgroup takes them, once it has left the unit.
+  __device__ void publish(int i) const {
+    const int mine = group();
+    const auto unit = layout_.unit(mine);
+    wait(ScanBarriers::unit_empty(mine), (flips_ & 1) ^ 1);
     const Place place(thread_again());
     const int own = first_feature(place);
     const int lane = thread_again() % 32;
@@ -339,62 +344,96 @@ class Carrier {
 
   /// The features of the piece are published and summed; afterwards scales are above them.
   __device__ void add(const ScanStage<kDim>& stage, int stage_index, const ScanPiece& piece) {
-    const bool whole = piece.is_whole();
 #pragma unroll
     for (int i = 0; i < kOwned; ++i) {
       const float* bias = ScanBiases::carried() + first_feature(Place(thread_again())) + step(i, 0);
       const float* c = scales() + kRows * i;
       const float shift[2] = {c[0] - bias[0], c[8] - bias[8]};
+      float u[32];
+      project(u, stage, i, 0);
+      mma_wait<0>();
+      settle(u);
+      add_terms(u, stage, 0, shift);
       std::uint32_t phi[16];
 #pragma unroll
-      for (int part = 0; part < kRows / kTokens; ++part) {
-        float u[kTokens / 2];
-        project(u, stage, i, part);
+      for (int k = 0; k < 16; ++k) phi[k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
+      if (piece.is_whole()) [[likely]] {
+        if (!a_.alone) {
+          publish(i);
+          hand_over(phi, piece);
+        }
+        add_values(phi, i, shared_address(stage.y()), stage_index);
+      } else {
+        // Values of other pieces may be infinite: 0 times them must not reach S. The unit lends a
+        // tile before it holds the features.
+        keep_piece(phi, piece);
+        if (!a_.alone) publish(i);
+        mask_values(stage.y(), piece);
+        add_values(phi, i, shared_address(layout_.unit(group()).features()), stage_index);
         mma_wait<0>();
-        settle(u);
-        add_terms(u, stage, part, shift);
-#pragma unroll
-        for (int k = 0; k < kTokens / 4; ++k) {
-          phi[part * kTokens / 4 + k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
-        }
+        sync_warpgroup(kCarrierBarrier + group());
+        if (!a_.alone) hand_over(phi, piece);
       }
-      if (!whole) [[unlikely]] {
-        const Place place(thread_again());
-#pragma unroll
-        for (int k = 0; k < 16; ++k) {
-          const int token = 8 * (k / 2) + place.column;
-          if (!piece.holds(token, a_.reverse)) phi[k] &= 0xFFFF0000U;
-          if (!piece.holds(token + 1, a_.reverse)) phi[k] &= 0xFFFFU;
-        }
-      }
-      if (!a_.alone) {
-        const int mine = group();
-        const auto unit = layout_.unit(mine);
-        wait(ScanBarriers::unit_empty(mine), (flips_ & 1) ^ 1);
-        publish(unit, i);
-        const int thread = thread_again(), lane = thread % 32, block = lane / 8;
-        const std::uint32_t to = shared_address(unit.features());
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) {
-          store_transposed(to + Tile<64>::offset(8 * (j + block / 2) + lane % 8,
-                                                 thread % 128 / 32 * 2 + block % 2),
-                           phi[2 * j], phi[2 * j + 1], phi[2 * j + 2], phi[2 * j + 3]);
-        }
-        if (thread % 128 == 0) ScanBarriers::piece(mine) = piece;
-        fence_async();
-        __syncwarp();
-        if (lane == 0) arrive(ScanBarriers::unit_full(mine));
-        flips_ ^= 1;
-      }
-      const std::uint32_t y = here(shared_address(stage.y()));
-      mma_fence();
-#pragma unroll
-      for (int step = 0; step < 4; ++step) {
-        mma_rows(sum_[i], phi + 4 * step, layout_.values(y, stage_index, step), true);
-      }
-      mma_commit();
       raise_above(phi, i);
     }
+  }
+
+  /// Features of tokens outside the piece become 0, whatever they were.
+  __device__ void keep_piece(std::uint32_t (&phi)[16], const ScanPiece& piece) const {
+    const Place place(thread_again());
+#pragma unroll
+    for (int k = 0; k < 16; ++k) {
+      const int token = 8 * (k / 2) + place.column;
+      if (!piece.holds(token, a_.reverse)) phi[k] &= 0xFFFF0000U;
+      if (!piece.holds(token + 1, a_.reverse)) phi[k] &= 0xFFFFU;
+    }
+  }
+
+  /// The values, zeros outside the piece, in the first tile of the unit.
+  __device__ void mask_values(const char* from, const ScanPiece& piece) const {
+    constexpr int kChunks = Tile<kDim>::kChunks;
+    const int mine = group();
+    char* to = layout_.unit(mine).features();
+    for (int i = thread_again() % 128; i < kRows * kChunks; i += 128) {
+      const int at = Tile<kDim>::offset(i / kChunks, i % kChunks);
+      uint4 value{0, 0, 0, 0};
+      if (piece.holds(i / kChunks, a_.reverse)) {
+        value = *reinterpret_cast<const uint4*>(from + at);
+      }
+      *reinterpret_cast<uint4*>(to + at) = value;
+    }
+    fence_async();
+    sync_warpgroup(kCarrierBarrier + mine);
+  }
+
+  /// The features themselves: slice and piece are then the reader's. publish() came before.
+  __device__ void hand_over(const std::uint32_t (&phi)[16], const ScanPiece& piece) {
+    const int mine = group();
+    const int thread = thread_again(), lane = thread % 32, block = lane / 8;
+    const std::uint32_t to = shared_address(layout_.unit(mine).features());
+#pragma unroll
+    for (int j = 0; j < 8; j += 2) {
+      store_transposed(
+          to + Tile<64>::offset(8 * (j + block / 2) + lane % 8, thread % 128 / 32 * 2 + block % 2),
+          phi[2 * j], phi[2 * j + 1], phi[2 * j + 2], phi[2 * j + 3]);
+    }
+    if (thread % 128 == 0) ScanBarriers::piece(mine) = piece;
+    fence_async();
+    __syncwarp();
+    if (lane == 0) arrive(ScanBarriers::unit_full(mine));
+    flips_ ^= 1;
+  }
+
+  /// Begins S += Phi^T [Y, side].
+  __device__ void add_values(const std::uint32_t (&phi)[16], int i, std::uint32_t values,
+                             int stage_index) {
+    const std::uint32_t y = here(values);
+    mma_fence();
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      mma_rows(sum_[i], phi + 4 * k, layout_.values(y, stage_index, k), true);
+    }
+    mma_commit();
   }
 
   __device__ void raise_above(const std::uint32_t (&phi)[16], int i) {

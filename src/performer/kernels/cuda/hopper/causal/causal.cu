@@ -95,6 +95,7 @@ struct Plan {
     sums.alone = true;
     sums.heads = sums.state_heads;
     sums.carried.heads = sums.state_heads;
+    sums.reading_side = sums.carried_side;  // nobody reads
     sums.initial = {}, sums.last = segments, sums.last_of_segments = true;
     sums.last_scale = nullptr;
     const auto dim = static_cast<int>(p.dim);
@@ -131,7 +132,7 @@ int scan_slices(int dim, std::int64_t features) {
 }
 
 bool causal_forward_fits(const FavorProblem& p) {
-  return layout_fits(p, false) && p.key_length < (std::int64_t{1} << 31) &&
+  return layout_fits(p, false) && p.key_length < (std::int64_t{1} << 31) - kRows &&
          p.query_length == p.key_length;
 }
 
@@ -195,6 +196,7 @@ cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
   if (error != cudaSuccess) return error;
   set_target(back, p, outputs.k, p.key_heads);
   if (outputs.state.kv != nullptr) {
+    if (p.initial.kv == nullptr) return cudaErrorInvalidValue;
     back.last = outputs.state;
     back.last.log2_scale = nullptr;
     back.last_scale = p.initial.log2_scale;

@@ -58,9 +58,10 @@ struct CarriedTile {
         const auto reaches = [](std::uint32_t pair) { return (pair & 0x7FFF7FFFU) + kMore; };
         large |= reaches(y.x) | reaches(y.y) | reaches(y.z) | reaches(y.w);
       }
-      const float term = tile.terms()[row];
-      if (term != -INFINITY) upper = fmaxf(upper, fmaf(longest, sqrtf(square) * 1.0001F, term));
-      odd[part] = __ballot_sync(~0U, (large & 0x80008000U) != 0);
+      // -inf where the token takes no part: its x is 0. Not finite where the token is not.
+      const float bound = fmaf(longest, sqrtf(square) * 1.0001F, tile.terms()[row]);
+      upper = fmaxf(upper, bound);
+      odd[part] = __ballot_sync(~0U, (large & 0x80008000U) != 0 || !(bound < INFINITY));
       if (reverse) {
         const float weight = tile.weights()[row];
         const float high = __uint_as_float(pack_bf16(0, weight) & 0xFFFF0000U);
@@ -74,7 +75,6 @@ struct CarriedTile {
     for (int step = 16; step > 0; step /= 2) {
       upper = fmaxf(upper, __shfl_xor_sync(~0U, upper, step));
     }
-    // Not a number where a token is not: then the tokens are looked at one by one.
     if (lane == 0) {
       *tile.upper() = upper + bias;
       tile.odd()[0] = odd[0], tile.odd()[1] = odd[1];

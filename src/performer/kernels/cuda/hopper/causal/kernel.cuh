@@ -13,7 +13,7 @@ __host__ __device__ inline bool one_side(const ScanArguments& a) {
   return a.carried_side.high == a.reading_side.high;
 }
 
-/// Reader: Layout for(arguments), kReading, registers, and read(...), all of a block's chunks.
+/// Reader: layout(arguments), kReading, registers, and read(...), all of a block's chunks.
 template <int kDim, int kOwned, class Reader>
 __global__ void __launch_bounds__(kScanThreads, 1)
     scan_kernel(const __grid_constant__ ScanArguments a,
@@ -63,7 +63,7 @@ __global__ void __launch_bounds__(kScanThreads, 1)
     feed<kDim, Reader::kReading>(a, layout, block);
   } else if (threadIdx.x < 128 * (kGroups + 1)) {
     take_registers<Reader::kCarrier>();
-    Carrier<kDim, kOwned, Reader::kHalf, Reader::kTokens>(a, layout, block).run();
+    Carrier<kDim, kOwned, Reader::kHalf>(a, layout, block).run();
   } else {
     take_registers<Reader::kReader>();
     if (!a.alone) Reader::read(a, layout, block);

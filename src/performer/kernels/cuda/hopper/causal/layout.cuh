@@ -31,7 +31,8 @@ struct ScanStage {
   __device__ float* weights() const { return reinterpret_cast<float*>(at + kTerms + 256); }
   /// No exponent of the carried tokens is above.
   __device__ float* upper() const { return reinterpret_cast<float*>(at + kTerms + 512); }
-  /// Bits of the tokens whose values are not finite, or so large that products might not be.
+  /// Bits of the tokens that are not finite, or whose values are so large that products might not
+  /// be.
   __device__ std::uint32_t* odd() const {
     return reinterpret_cast<std::uint32_t*>(at + kTerms + 516);
   }

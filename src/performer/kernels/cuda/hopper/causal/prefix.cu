@@ -85,9 +85,6 @@ cudaError_t prefix_states(const PrefixArguments& a, int dim, cudaStream_t stream
     case 64:
       prefix_kernel<64><<<blocks, kThreads, 0, stream>>>(a);
       break;
-    case 128:
-      prefix_kernel<128><<<blocks, kThreads, 0, stream>>>(a);
-      break;
     default:
       return cudaErrorInvalidValue;
   }

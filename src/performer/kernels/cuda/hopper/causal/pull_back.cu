@@ -14,7 +14,6 @@ namespace {
 template <int kDim, int kOwned, bool kIsHalf>
 struct PullReader {
   static constexpr bool kPulls = true, kHalf = kIsHalf;
-  static constexpr int kTokens = 64;
   static constexpr Kind kReading = Kind::kRows;
   static constexpr int kProducer = 56, kCarrier = 144, kReader = 168;
   static constexpr int kSlices = kGroups * kOwned;

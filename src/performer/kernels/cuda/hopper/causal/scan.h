@@ -42,7 +42,6 @@ struct ScanArguments {
   float norm = 0;          // dk: scale where there is a norm term
 };
 
-bool scan_fits(const ScanArguments& arguments, int dim, bool pulls);
 /// out or dv; with arguments.alone the sums of segments.
 cudaError_t scan_apply(const ScanArguments& arguments, int dim, cudaStream_t stream);
 /// dq or dk.
