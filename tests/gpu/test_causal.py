@@ -94,7 +94,7 @@ def test_outputs_up_to_t_keep_their_bits(feature_map, dtype, heads, path):
 @TYPES
 @pytest.mark.parametrize("outlier", [False, True])
 def test_in_chunks_that_are_cut_twice(feature_map, dtype, outlier, path):
-    """The first keys are masked, or one outweighs those before it: what is not finite comes later."""
+    """The first keys are masked, one may outweigh those before it; later ones are not finite."""
     inputs = make_inputs(make_case(feature_map, dtype, 2, 130))
     inputs.options["key_mask"][:, :5] = False
     inputs.options["key_mask"][:, 5:12] = True
