@@ -49,7 +49,7 @@ TEST_P(FavorStepInPlace, IsTheFunctionalStepWrittenOverItsState) {
   const FavorState place = copy_of(s.state);
   for (const Inputs& in : s.steps) {
     const auto [out, next] = favor_step(in.q, in.k, in.v, in.W, s.state, in.options);
-    const Tensor got = favor_step_(in.q, in.k, in.v, in.W, place, in.options);
+    const Tensor got = favor_step_in_place(in.q, in.k, in.v, in.W, place, in.options);
     EXPECT_TRUE(bit_equal(got, out));
     EXPECT_EQ(got.strides(), out.strides());
     EXPECT_TRUE(bit_equal(place.kv, next.kv));
@@ -74,7 +74,7 @@ TEST(FavorStepInPlace, LeavesTheStateOfAMaskedKeyAlone) {
   const FavorState before = copy_of(s.state);
   in.options.key_mask = at::tensor({1, 0}).view({2, 1}).to(at::kBool);
   in.k[1].fill_(std::numeric_limits<double>::quiet_NaN());
-  favor_step_(in.q, in.k, in.v, in.W, s.state, in.options);
+  favor_step_in_place(in.q, in.k, in.v, in.W, s.state, in.options);
   EXPECT_FALSE(s.state.kv[0].equal(before.kv[0]));
   EXPECT_TRUE(s.state.kv[1].equal(before.kv[1]));
   EXPECT_TRUE(s.state.normalizer[1].equal(before.normalizer[1]));
@@ -86,7 +86,7 @@ TEST(FavorStepInPlace, SaysWhatItCannotTake) {
   const Stream s = split(small(), 2);
   const Inputs& in = s.steps.front();
   const auto refusal = [&](const Inputs& i, const FavorState& state) {
-    return message_of([&] { favor_step_(i.q, i.k, i.v, i.W, state, i.options); });
+    return message_of([&] { favor_step_in_place(i.q, i.k, i.v, i.W, state, i.options); });
   };
   FavorState turned = s.state;
   turned.kv = at::empty({2, 2, 8, 16}).transpose(2, 3);
@@ -114,7 +114,7 @@ TEST(FavorStepInPlace, HasNoGradient) {
   const Inputs& in = s.steps.front();
   const FavorState state = copy_of(s.state);
   const Tensor q = in.q.detach().requires_grad_();
-  const Tensor out = favor_step_(q, in.k, in.v, in.W, state, in.options);
+  const Tensor out = favor_step_in_place(q, in.k, in.v, in.W, state, in.options);
   EXPECT_NE(message_of([&] { out.sum().backward(); }).find("favor_step_"), std::string::npos);
 }
 

@@ -48,7 +48,7 @@ Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*p
       check_favor_state(heads.q, heads.k, heads.v, W, state.favor, options_);
       state.compared = true, state.projection = W;
     }
-    return favor_step_(heads.q, heads.k, heads.v, W, state.favor, options_);
+    return favor_step_in_place(heads.q, heads.k, heads.v, W, state.favor, options_);
   }
   FavorOptions options = options_;
   options.initial_state = state.favor;

@@ -87,8 +87,8 @@ FavorArgs step_args(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
 
 }  // namespace
 
-Tensor favor_step_(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                   const FavorState& state, FavorOptions options) {
+Tensor favor_step_in_place(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                           const FavorState& state, FavorOptions options) {
   static const auto op = c10::Dispatcher::singleton()
                              .findSchemaOrThrow("performer::favor_step_", "")
                              .typed<decltype(step_kernel<nullptr>)>();
