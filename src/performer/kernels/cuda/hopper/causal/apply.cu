@@ -135,7 +135,7 @@ struct ApplyReader {
         std::uint32_t y = shared_address(carried.y());
         writer.free_tile();
         if (!piece.is_whole()) [[unlikely]] {
-          mask_values(a, carried.y(), layout.out(), piece);
+          copy_piece<kDim>(carried.y(), layout.out(), piece, a.reverse, kReaderBarrier);
           y = shared_address(layout.out());
         }
         mma_fence();
@@ -270,22 +270,6 @@ struct ApplyReader {
         a.row_log2[block.row(a) + token] = static_cast<std::int32_t>(shift[h]);
       }
     }
-  }
-
-  /// The carried values, zeros outside the piece.
-  __device__ static void mask_values(const ScanArguments& a, const char* from, char* to,
-                                     const ScanPiece& piece) {
-    constexpr int kChunks = Tile<kDim>::kChunks;
-    for (int i = thread_again() % 128; i < kRows * kChunks; i += 128) {
-      const int at = Tile<kDim>::offset(i / kChunks, i % kChunks);
-      uint4 value{0, 0, 0, 0};
-      if (piece.holds(i / kChunks, a.reverse)) {
-        value = *reinterpret_cast<const uint4*>(from + at);
-      }
-      *reinterpret_cast<uint4*>(to + at) = value;
-    }
-    fence_async();
-    sync_warpgroup(kReaderBarrier);
   }
 };
 

@@ -368,10 +368,12 @@ class Carrier {
         // tile before it holds the features.
         keep_piece(phi, piece);
         if (!a_.alone) publish(i);
-        mask_values(stage.y(), piece);
-        add_values(phi, i, shared_address(layout_.unit(group()).features()), stage_index);
+        const int barrier = kCarrierBarrier + group();
+        char* lent = layout_.unit(group()).features();
+        copy_piece<kDim>(stage.y(), lent, piece, a_.reverse, barrier);
+        add_values(phi, i, shared_address(lent), stage_index);
         mma_wait<0>();
-        sync_warpgroup(kCarrierBarrier + group());
+        sync_warpgroup(barrier);
         if (!a_.alone) hand_over(phi, piece);
       }
       raise_above(phi, i);
@@ -387,23 +389,6 @@ class Carrier {
       if (!piece.holds(token, a_.reverse)) phi[k] &= 0xFFFF0000U;
       if (!piece.holds(token + 1, a_.reverse)) phi[k] &= 0xFFFFU;
     }
-  }
-
-  /// The values, zeros outside the piece, in the first tile of the unit.
-  __device__ void mask_values(const char* from, const ScanPiece& piece) const {
-    constexpr int kChunks = Tile<kDim>::kChunks;
-    const int mine = group();
-    char* to = layout_.unit(mine).features();
-    for (int i = thread_again() % 128; i < kRows * kChunks; i += 128) {
-      const int at = Tile<kDim>::offset(i / kChunks, i % kChunks);
-      uint4 value{0, 0, 0, 0};
-      if (piece.holds(i / kChunks, a_.reverse)) {
-        value = *reinterpret_cast<const uint4*>(from + at);
-      }
-      *reinterpret_cast<uint4*>(to + at) = value;
-    }
-    fence_async();
-    sync_warpgroup(kCarrierBarrier + mine);
   }
 
   /// The features themselves: slice and piece are then the reader's. publish() came before.

@@ -52,6 +52,22 @@ struct ScanPiece {
   }
 };
 
+/// A tile of values, zeros outside the piece, by the threads of a warpgroup, which then meet at
+/// `barrier`: wgmma may read it.
+template <int kDim>
+__device__ inline void copy_piece(const char* from, char* to, const ScanPiece& piece, bool reverse,
+                                  int barrier) {
+  constexpr int kChunks = Tile<kDim>::kChunks;
+  for (int i = thread_again() % 128; i < kRows * kChunks; i += 128) {
+    const int at = Tile<kDim>::offset(i / kChunks, i % kChunks);
+    uint4 value{0, 0, 0, 0};
+    if (piece.holds(i / kChunks, reverse)) value = *reinterpret_cast<const uint4*>(from + at);
+    *reinterpret_cast<uint4*>(to + at) = value;
+  }
+  fence_async();
+  sync_warpgroup(barrier);
+}
+
 /// What a carrying warpgroup hands to the reading one: a slice of features.
 template <int kDim>
 struct ScanUnit {
