@@ -83,4 +83,25 @@ cudaError_t launch_scan(const ScanArguments& a, cudaStream_t stream) {
   return cudaGetLastError();
 }
 
+template <template <int, int, bool> class Reader, int kDim, int kOwned>
+cudaError_t launch_scan_of(const ScanArguments& a, cudaStream_t stream) {
+  return a.carried.half ? launch_scan<kDim, kOwned, Reader<kDim, kOwned, true>>(a, stream)
+                        : launch_scan<kDim, kOwned, Reader<kDim, kOwned, false>>(a, stream);
+}
+
+/// The shapes that scans are built for (scan_slices).
+template <template <int, int, bool> class Reader>
+cudaError_t choose_scan(const ScanArguments& a, int dim, cudaStream_t stream) {
+  switch (dim * 10 + a.slices) {
+    case 324:
+      return launch_scan_of<Reader, 32, 2>(a, stream);
+    case 642:
+      return launch_scan_of<Reader, 64, 1>(a, stream);
+    case 644:
+      return launch_scan_of<Reader, 64, 2>(a, stream);
+    default:
+      return cudaErrorInvalidValue;
+  }
+}
+
 }  // namespace performer::kernels::cuda::hopper

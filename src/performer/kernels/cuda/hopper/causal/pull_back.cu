@@ -228,25 +228,10 @@ struct PullReader {
   }
 };
 
-template <int kDim, int kOwned>
-cudaError_t launch(const ScanArguments& a, cudaStream_t stream) {
-  return a.carried.half ? launch_scan<kDim, kOwned, PullReader<kDim, kOwned, true>>(a, stream)
-                        : launch_scan<kDim, kOwned, PullReader<kDim, kOwned, false>>(a, stream);
-}
-
 }  // namespace
 
 cudaError_t scan_pull_back(const ScanArguments& a, int dim, cudaStream_t stream) {
-  switch (dim * 10 + a.slices) {
-    case 324:
-      return launch<32, 2>(a, stream);
-    case 642:
-      return launch<64, 1>(a, stream);
-    case 644:
-      return launch<64, 2>(a, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return choose_scan<PullReader>(a, dim, stream);
 }
 
 }  // namespace performer::kernels::cuda::hopper
