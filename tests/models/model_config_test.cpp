@@ -63,6 +63,60 @@ TEST(ModelConfig, NamesTheKeyThatIsWrong) {
             "model.reversible: needs model.norm_position = \"pre\", got \"post\"");
 }
 
+TEST(ModelConfig, RefusesSizesThatNoMachineHoldsWithoutTakingTimeOrMemory) {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 62;
+  EXPECT_EQ(refusal([](auto& c) { c.layers = 1'000'000'000; }),
+            "model.layers: must be at most 16384, got 1000000000");
+  EXPECT_EQ(refusal([](auto& c) { c.dim = kHuge; }),
+            "model.dim: must be at most 1048576, got 4611686018427387904");
+  const std::vector<std::pair<std::string, Change>> sizes{
+      {"model.vocabulary", [](auto& c) { c.vocabulary = kHuge; }},
+      {"model.max_length", [](auto& c) { c.max_length = kHuge; }},
+      {"model.heads", [](auto& c) { c.heads = kHuge; }},
+      {"model.ff_dim", [](auto& c) { c.ff_dim = kHuge; }},
+      {"model.classes", [](auto& c) { c.classes = kHuge; }},
+      {"model.attention.features", [](auto& c) { c.attention.features = kHuge; }},
+      {"model.attention.redraw_interval", [](auto& c) { c.attention.redraw_interval = kHuge; }},
+      {"model.attention.linformer_k", [](auto& c) { c.attention.linformer_k = kHuge; }},
+      {"model.attention.lsh_hashes", [](auto& c) { c.attention.lsh_hashes = kHuge; }},
+      {"model.attention.lsh_chunk", [](auto& c) { c.attention.lsh_chunk = kHuge; }},
+      {"model.attention.lsh_buckets", [](auto& c) { c.attention.lsh_buckets = kHuge; }},
+  };
+  for (const auto& [key, change] : sizes) {
+    EXPECT_TRUE(refusal(change).starts_with(key + ": must be at most ")) << refusal(change);
+  }
+}
+
+TEST(ModelConfig, RefusesProductsThatOverflowOrPassEveryMemory) {
+  const auto said =
+      refusal([](auto& c) { c.layers = 1 << 14, c.dim = c.ff_dim = 1 << 20, c.heads = 1 << 10; });
+  EXPECT_TRUE(said.starts_with("model: ")) << said;
+  EXPECT_NE(
+      said.find(" parameters, at most 1099511627776 are possible; lower model.layers (16384)"),
+      std::string::npos)
+      << said;
+  EXPECT_TRUE(refusal([](auto& c) {
+                c.layers = 1 << 14, c.max_length = std::int64_t{1} << 31;
+                c.attention.kind = "linformer", c.attention.linformer_k = 1 << 20;
+                c.causal = false;
+              }).starts_with("model: more than 2^63 parameters, at most 1099511627776"));
+}
+
+TEST(ModelConfig, RefusesProjectionsBeyondTheLimitsOfTheOperator) {
+  EXPECT_EQ(refusal([](auto& c) { c.dim = 1 << 20; }),
+            "model.attention, where dim = model.dim / model.heads: dim must be at most 16384, got "
+            "524288");
+}
+
+TEST(ModelCost, StaysAtTheLargestNumberWhereItWouldPassIt) {
+  ModelConfig c = tiny("favor");
+  c.layers = 1 << 14, c.dim = c.ff_dim = 1 << 20, c.vocabulary = 1 << 28;
+  const auto cost = estimate(c, 1 << 20, std::int64_t{1} << 31, 4);
+  EXPECT_EQ(cost.activation_bytes, INT64_MAX);
+  EXPECT_GT(cost.parameters, 0);
+  EXPECT_GT(cost.state_bytes, 0);
+}
+
 TEST(ModelConfig, AllowsPerformerRelu) {
   EXPECT_EQ(refusal([](auto& c) { c.attention.kernel = "relu", c.attention.features = 0; }),
             "no error");

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 
 namespace performer {
 namespace {
@@ -129,6 +130,19 @@ TEST(AttentionMap, PooledMapsAverageRowsAndSumColumns) {
     for (std::int64_t j = 0; j < 3; ++j) {
       EXPECT_LT(max_error(map.select(2, i).select(2, j), pooled(whole, i, j)), 1e-13);
       EXPECT_LT(max_error(exact.select(2, i).select(2, j), pooled(exact_whole, i, j)), 1e-14);
+    }
+  }
+}
+
+TEST(AttentionMap, APoolBeyondEveryLengthIsOneBlock) {
+  const Inputs in = make_inputs(10, 10);
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t pool : {std::int64_t{11}, std::int64_t{1} << 40, most}) {
+    const Tensor map = attention_map(in.q, in.k, in.W, {}, {{}, {}, pool});
+    const Tensor exact = exact_attention_map(in.q, in.k, {}, {{}, {}, pool});
+    for (const Tensor& one : {map, exact}) {
+      ASSERT_EQ(one.sizes(), at::IntArrayRef({2, 2, 1, 1})) << pool;
+      EXPECT_LT(max_error(one, at::ones_like(one)), 1e-13) << pool;
     }
   }
 }

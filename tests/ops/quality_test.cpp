@@ -195,7 +195,30 @@ TEST(Verdict, SaysWhenEveryHeadIsBetter) {
       << verdict(good);
 }
 
+TEST(Verdict, RefusesFieldsThatAreNotOneValueAHead) {
+  const Tensor three = at::ones({3}, kF64), one = at::ones({1}, kF64);
+  const auto message = [](const Tensor& error, const Tensor& uniform, const Tensor& suggested) {
+    ApproximationQuality quality;
+    quality.error = error;
+    quality.uniform_error = uniform;
+    quality.suggested_features = suggested;
+    return message_of([&] { (void)verdict(quality); });
+  };
+  const auto expect = [](const std::string& text, const char* words) {
+    EXPECT_NE(text.find(words), std::string::npos) << text;
+  };
+  expect(message(three, one, three), "one value for each head, got 3, 1 and 3");
+  expect(message(three, three, one), "one value for each head, got 3, 3 and 1");
+  expect(message(three, three.view({1, 3}), three), "uniform_error must be a floating point");
+  expect(message(three.to(at::kLong), three, three), "error must be a floating point");
+  expect(message(three, three, Tensor()), "suggested_features must be a floating point");
+  expect(message(three.to(at::kMeta), three, three), "error must hold values");
+}
+
 TEST(Verdict, ReadsAsASentence) {
+  const std::string other_features =
+      "orthogonal projections (kind=\"orthogonal\") or, for the positive map, optimal ones "
+      "(performer.fit_oprf and performer.oprf)";
   const auto make = [](std::vector<double> error, std::vector<double> uniform,
                        std::vector<double> suggested) {
     ApproximationQuality quality;
@@ -206,16 +229,17 @@ TEST(Verdict, ReadsAsASentence) {
   };
   EXPECT_EQ(make({0.1, 1.34}, {0.7, 0.61}, {3, 900}),
             "head 1: worse than plain averaging (error 1.34, averaging 0.61): use more features "
-            "(about 900), redraw, or calibrate");
+            "(about 900), " +
+                other_features);
   EXPECT_EQ(make({0.1, 1.34, 0.8}, {0.7, 0.61, 0.7}, {3, INFINITY, 5}),
             "2 of 3 heads: worse than plain averaging (heads 1, 2; worst: head 1, error 1.34, "
-            "averaging 0.61): the norms are too large for any practical number of features; "
-            "calibrate");
+            "averaging 0.61): the norms are too large for any practical number of features; pass "
+            "a smaller scale, normalise q and k, or use exact attention in these heads");
   EXPECT_EQ(make({0.1}, {0.7}, {3}),
             "head 0 is better than plain averaging (closest: head 0, error 0.1, averaging 0.7)");
   EXPECT_EQ(make({0.1, NAN}, {0.7, 0.7}, {3, NAN}),
-            "head 1: worse than plain averaging (error nan, averaging 0.7): use more features, "
-            "redraw, or calibrate");
+            "head 1: worse than plain averaging (error nan, averaging 0.7): use more features, " +
+                other_features);
 }
 
 TEST(Quality, NamesWhatIsWrong) {
@@ -235,6 +259,10 @@ TEST(Quality, NamesWhatIsWrong) {
   expect(in, stateful, "got an initial_state");
   expect({in.q.narrow(2, 0, 0), in.k, in.v}, {}, "q, k and v must not be empty");
   expect({in.q, in.k, in.v[0]}, {}, "v must be");
+  const std::string no_heads = message_of([&] {
+    (void)approximation_quality(in.q, in.k, in.v, at::ones({0, 4, kDim}, kF64), {});
+  });
+  EXPECT_NE(no_heads.find("W must be shared or have"), std::string::npos) << no_heads;
 }
 
 }  // namespace

@@ -5,11 +5,10 @@
 /// What a fused FAVOR+ kernel is given: plain pointers, sizes and strides. No torch headers here.
 namespace performer::kernels {
 
-/// exponential: positive, loglinear and hyperbolic. The others are f(u) + eps.
+/// exponential: positive, loglinear and hyperbolic, and exp(u) + eps. The others are f(u) + eps.
 enum class Map : std::uint8_t {
   kExponential,
   kRelu,
-  kExp,
   kSigmoid,
   kAbs,
   kGelu,
@@ -51,7 +50,7 @@ struct FavorProblem {
   bool norm_term = false;  // keys carry exp(-|y|^2 / 2)
   bool mirrored = false;   // hyperbolic: the features of W, then those of -W
   double scale = 1;        // x = sqrt(scale) q, y = sqrt(scale) k
-  double eps = 0;
+  double eps = 0;          // 0 for softmax maps
 
   std::int64_t batch = 0, heads = 0, key_heads = 0, state_heads = 0;
   std::int64_t dim = 0, value_dim = 0;

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "performer/models/rotary.h"
+#include "performer/ops/rotary.h"
 
 namespace performer::models {
 

@@ -1,5 +1,6 @@
 #include "performer/models/model_config.h"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -8,7 +9,9 @@
 
 #include "performer/core/error.h"
 #include "performer/models/attention_kind.h"
+#include "performer/models/model_cost.h"
 #include "performer/ops/feature_map.h"
+#include "performer/ops/projection.h"
 
 namespace performer::models {
 namespace {
@@ -33,7 +36,21 @@ bool uses(const ModelConfig& c, std::string_view kind) {
   return false;
 }
 
-void check_favor(const AttentionConfig& a) {
+// The operator's own limits, met before anything is made.
+void check_projection_sizes(const ModelConfig& c) {
+  ProjectionOptions options;
+  if (c.attention.per_head) options.heads = c.heads;
+  options.layer = c.layers - 1;
+  try {
+    check_projection("model.attention, where dim = model.dim / model.heads", c.attention.features,
+                     c.head_dim(), options);
+  } catch (const c10::Error& error) {
+    fail(ExitCode::kUsage, "{}", error.what_without_backtrace());
+  }
+}
+
+void check_favor(const ModelConfig& c) {
+  const AttentionConfig& a = c.attention;
   std::vector<std::string> maps;
   maps.reserve(all_feature_maps().size());
   for (const auto map : all_feature_maps()) maps.emplace_back(to_string(map));
@@ -41,7 +58,7 @@ void check_favor(const AttentionConfig& a) {
   one_of("attention.projection", a.projection,
          {"iid", "orthogonal", "simplex", "hadamard", "givens"});
   one_of("attention.projection_norm", a.projection_norm, {"chi", "sqrt_d"});
-  at_least("attention.features", a.features, 0);
+  if (a.features > 0) check_projection_sizes(c);
   if (!is_softmax_map(parse_feature_map(a.kernel))) return;
   if (a.features == 0) {
     fail(ExitCode::kUsage,
@@ -58,7 +75,6 @@ void check_favor(const AttentionConfig& a) {
 
 void check_linformer(const ModelConfig& c) {
   one_of("attention.linformer_projection", c.attention.linformer_projection, {"learned", "random"});
-  at_least("attention.linformer_k", c.attention.linformer_k, 1);
   if (c.attention.linformer_k > c.max_length) {
     fail(ExitCode::kUsage,
          "model.attention.linformer_k: must not exceed model.max_length ({}), got {}", c.max_length,
@@ -71,9 +87,6 @@ void check_linformer(const ModelConfig& c) {
 }
 
 void check_lsh(const ModelConfig& c) {
-  at_least("attention.lsh_hashes", c.attention.lsh_hashes, 1);
-  at_least("attention.lsh_chunk", c.attention.lsh_chunk, 1);
-  at_least("attention.lsh_buckets", c.attention.lsh_buckets, 0);
   if (c.attention.lsh_buckets % 2 != 0) {
     fail(ExitCode::kUsage, "model.attention.lsh_buckets: must be even, got {}",
          c.attention.lsh_buckets);
@@ -89,22 +102,16 @@ void check_attention(const ModelConfig& c) {
          "model.layer_kinds: needs one kind per layer (model.layers = {}) or none, got {}",
          c.layers, c.layer_kinds.size());
   }
-  at_least("attention.redraw_interval", a.redraw_interval, 0);
   if (!(a.scale >= 0)) {
     fail(ExitCode::kUsage, "model.attention.scale: must not be negative, got {}", a.scale);
   }
-  if (uses(c, "favor")) check_favor(a);
+  if (uses(c, "favor")) check_favor(c);
   if (uses(c, "linformer")) check_linformer(c);
   if (uses(c, "lsh")) check_lsh(c);
 }
 
 void check_sizes(const ModelConfig& c) {
   at_least("vocabulary", c.vocabulary, 1);
-  at_least("max_length", c.max_length, 1);
-  at_least("layers", c.layers, 1);
-  at_least("dim", c.dim, 1);
-  at_least("heads", c.heads, 1);
-  at_least("ff_dim", c.ff_dim, 1);
   if (c.dim % c.heads != 0) {
     fail(ExitCode::kUsage, "model.heads: must divide model.dim ({}), got {}", c.dim, c.heads);
   }
@@ -139,6 +146,18 @@ void check_form(const ModelConfig& c) {
   }
 }
 
+// Sizes that are possible each may not be together.
+void check_total(const ModelConfig& c) {
+  constexpr std::int64_t kMost = std::int64_t{1} << 40;
+  const std::int64_t parameters = estimate(c, {.batch = 1, .length = 1}).parameters;
+  if (parameters <= kMost) return;
+  fail(ExitCode::kUsage,
+       "model: {} parameters, at most {} are possible; lower model.layers ({}), model.dim ({}), "
+       "model.ff_dim ({}), model.vocabulary ({}) or model.max_length ({})",
+       parameters == INT64_MAX ? std::string("more than 2^63") : std::to_string(parameters), kMost,
+       c.layers, c.dim, c.ff_dim, c.vocabulary, c.max_length);
+}
+
 }  // namespace
 
 const std::string& ModelConfig::kind_of(std::int64_t layer) const {
@@ -146,9 +165,12 @@ const std::string& ModelConfig::kind_of(std::int64_t layer) const {
 }
 
 void check(const ModelConfig& config) {
+  auto copy = config;
+  check_ranges(list_fields(copy), "model.");
   check_form(config);
   check_sizes(config);
   check_attention(config);
+  check_total(config);
 }
 
 }  // namespace performer::models

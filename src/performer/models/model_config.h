@@ -5,7 +5,17 @@
 #include <type_traits>
 #include <vector>
 
+#include "performer/core/config.h"
+
 namespace performer::models {
+
+// Far beyond any model there is; their products are limited by check().
+inline constexpr std::int64_t kMaxLayers = 1 << 14;
+inline constexpr std::int64_t kMaxWidth = 1 << 20;
+inline constexpr std::int64_t kMaxFeatures = 1 << 16;
+inline constexpr std::int64_t kMaxVocabulary = 1 << 28;
+inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;
+inline constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40;
 
 /// The attention of a layer. What a kind does not name, it ignores.
 struct AttentionConfig {
@@ -31,35 +41,42 @@ struct AttentionConfig {
 template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, AttentionConfig>
 void visit_fields(Config& c, Visitor&& field) {
-  field("kind", c.kind, "Attention of all layers (one by one: layer_kinds).",
-        {"favor", "exact", "linear", "linformer", "lsh", "identity", "mean"});
+  field(
+      "kind", c.kind, "Attention of all layers (one by one: layer_kinds).",
+      {"favor", "exact", "linear", "linformer", "lsh", "identity", "mean"},
+      Hints{{"performer", "favor"}, {"softmax", "exact"}, {"full", "exact"}, {"reformer", "lsh"}});
   field("kernel", c.kernel,
         "favor: feature map. Performer-ReLU is relu with features = 0 (no projection).",
         {"positive", "loglinear", "hyperbolic", "trigonometric", "relu", "exp", "sigmoid", "abs",
-         "gelu", "cos", "tanh", "identity", "square", "elu1", "sgn"});
+         "gelu", "cos", "tanh", "identity", "square", "elu1", "sgn"},
+        Hints{{"softmax", "positive"}, {"relu_kernel", "relu"}, {"elu", "elu1"}});
   field("features", c.features,
-        "favor: rows of the random projection; 0: none, generalised maps only.");
+        "favor: rows of the random projection; 0: none, generalised maps only.",
+        Range{0, kMaxFeatures}, Aliases{"num_features", "nb_features"});
   field("projection", c.projection, "favor: how the rows depend on each other.",
         {"iid", "orthogonal", "simplex", "hadamard", "givens"});
   field("projection_norm", c.projection_norm, "favor: norms of the rows (sqrt_d: SMREG).",
         {"chi", "sqrt_d"});
   field("redraw_interval", c.redraw_interval,
-        "Steps between draws of new random projections; 0: never.");
+        "Steps between draws of new random projections; 0: never.", Range{0, kMaxSteps});
   field("per_head", c.per_head, "favor: one projection per head, or one for all.");
   field("renormalize", c.renormalize, "favor, linear: divide by the sum of the weights.");
   field("eps", c.eps, "favor: added to generalised features; negative: the map's default.");
   field("scale", c.scale, "Of q.k; 0: 1/sqrt(head width); generalised feature maps and lsh 1.");
   field("seed", c.seed, "Of random projections and hashes.");
-  field("linformer_k", c.linformer_k, "linformer: length of the compressed keys and values.");
+  field("linformer_k", c.linformer_k, "linformer: length of the compressed keys and values.",
+        Range{1, kMaxWidth});
   field("linformer_projection", c.linformer_projection,
         "linformer: projections along the length; random ones follow redraw_interval.",
         {"learned", "random"});
   field("linformer_delta", c.linformer_delta,
         "linformer, random: values are multiplied by exp(-delta).");
-  field("lsh_hashes", c.lsh_hashes, "lsh: rounds of hashing.");
-  field("lsh_chunk", c.lsh_chunk, "lsh: tokens of a bucket that are attended to at once.");
+  field("lsh_hashes", c.lsh_hashes, "lsh: rounds of hashing.", Range{1, 1 << 10});
+  field("lsh_chunk", c.lsh_chunk, "lsh: tokens of a bucket that are attended to at once.",
+        Range{1, kMaxWidth});
   field("lsh_buckets", c.lsh_buckets,
-        "lsh: buckets of a round, even; 0: length / (2 lsh_chunk), from 2 to 128.");
+        "lsh: buckets of a round, even; 0: length / (2 lsh_chunk), from 2 to 128.",
+        Range{0, kMaxWidth});
 }
 
 /// A Transformer: sizes, form and the attention of its layers.
@@ -92,25 +109,32 @@ struct ModelConfig {
 template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, ModelConfig>
 void visit_fields(Config& c, Visitor&& field) {
-  field("vocabulary", c.vocabulary, "Tokens; 0: what the data has.");
-  field("max_length", c.max_length, "Tokens of the longest sequence.");
-  field("layers", c.layers, "Blocks of attention and feed-forward.");
-  field("dim", c.dim, "Width of the residual stream.");
-  field("heads", c.heads, "Attention heads; must divide dim.");
-  field("ff_dim", c.ff_dim, "Width of the feed-forward layers.");
+  field("vocabulary", c.vocabulary, "Tokens; 0: what the data has.", Range{0, kMaxVocabulary},
+        Aliases{"vocab_size"});
+  field("max_length", c.max_length, "Tokens of the longest sequence.", Range{1, kMaxLength});
+  field("layers", c.layers, "Blocks of attention and feed-forward.", Range{1, kMaxLayers},
+        Aliases{"num_layers", "n_layers", "depth"});
+  field("dim", c.dim, "Width of the residual stream.", Range{1, kMaxWidth},
+        Aliases{"width", "d_model", "hidden_size"});
+  field("heads", c.heads, "Attention heads; must divide dim.", Range{1, kMaxWidth},
+        Aliases{"num_heads", "n_heads"});
+  field("ff_dim", c.ff_dim, "Width of the feed-forward layers.", Range{1, kMaxWidth},
+        Aliases{"d_ff", "ffn_dim"});
   field("causal", c.causal, "Tokens see only what is before them.");
   field("norm", c.norm, "Normalisation.", {"layer", "rms"});
   field("norm_position", c.norm_position, "Before each branch or after each sum.", {"pre", "post"});
   field("activation", c.activation, "Of the feed-forward layers.", {"relu", "gelu", "swiglu"});
   field("positions", c.positions, "How tokens know their place.",
-        {"learned", "sinusoidal", "rotary", "none"});
+        {"learned", "sinusoidal", "rotary", "none"},
+        Hints{{"rope", "rotary"}, {"sine", "sinusoidal"}, {"learnt", "learned"}});
   field("tied", c.tied, "The output layer is the embedding.");
   field("dropout", c.dropout, "Probability of dropping an activation.");
   field("checkpointing", c.checkpointing, "Recompute blocks in the backward pass: less memory.");
   field("reversible", c.reversible,
         "Two streams whose inputs are recomputed: memory independent of depth.");
   field("head", c.head, "What the model answers.", {"lm", "classify", "match"});
-  field("classes", c.classes, "Of classify and match; 0: what the data has.");
+  field("classes", c.classes, "Of classify and match; 0: what the data has.",
+        Range{0, kMaxVocabulary}, Aliases{"num_classes"});
   field("layer_kinds", c.layer_kinds, "Attention kind of each layer; empty: attention.kind.");
   field("attention", c.attention, "Attention of the layers.");
 }

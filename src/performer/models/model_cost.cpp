@@ -4,33 +4,34 @@
 #include <cmath>
 #include <string>
 
+#include "performer/core/size.h"
 #include "performer/ops/feature_map.h"
 
 namespace performer::models {
 namespace {
 
-std::int64_t linear(std::int64_t in, std::int64_t out) { return in * out + out; }
+Size linear(Size in, Size out) { return in * out + out; }
 
 bool shares_queries(const std::string& kind) { return kind == "lsh"; }
 
-std::int64_t norm_parameters(const ModelConfig& c) { return (c.norm == "layer" ? 2 : 1) * c.dim; }
+Size norm_parameters(const ModelConfig& c) { return Size(c.norm == "layer" ? 2 : 1) * c.dim; }
 
-std::int64_t layer_parameters(const ModelConfig& c, const std::string& kind) {
-  const std::int64_t parts = shares_queries(kind) ? 2 : 3;
-  const std::int64_t inner = (c.activation == "swiglu" ? 2 : 1) * c.ff_dim;
-  std::int64_t total = linear(c.dim, parts * c.dim) + linear(c.dim, c.dim);
+Size layer_parameters(const ModelConfig& c, const std::string& kind) {
+  const Size parts = shares_queries(kind) ? 2 : 3;
+  const Size inner = Size(c.activation == "swiglu" ? 2 : 1) * c.ff_dim;
+  Size total = linear(c.dim, parts * c.dim) + linear(c.dim, c.dim);
   total += linear(c.dim, inner) + linear(c.ff_dim, c.dim) + 2 * norm_parameters(c);
   if (kind == "linformer" && c.attention.linformer_projection == "learned") {
-    total += 2 * c.attention.linformer_k * c.max_length;
+    total += 2 * Size(c.attention.linformer_k) * c.max_length;
   }
   return total;
 }
 
-std::int64_t head_parameters(const ModelConfig& c) {
-  if (c.head == "lm") return c.tied ? 0 : c.vocabulary * c.dim;
+Size head_parameters(const ModelConfig& c) {
+  if (c.head == "lm") return c.tied ? 0 : Size(c.vocabulary) * c.dim;
   if (c.head == "classify") return linear(c.dim, c.ff_dim) + linear(c.ff_dim, c.classes);
   const std::int64_t half = std::max<std::int64_t>(c.ff_dim / 2, 1);
-  return linear(4 * c.dim, c.ff_dim) + linear(c.ff_dim, half) + linear(half, c.classes);
+  return linear(4 * Size(c.dim), c.ff_dim) + linear(c.ff_dim, half) + linear(half, c.classes);
 }
 
 // Features per head: M' rows, or the head's width without a projection.
@@ -70,28 +71,26 @@ double layer_flops(const ModelConfig& c, const std::string& kind, double length)
 }
 
 // Elements per token that one layer keeps: the inputs of its GEMMs, norms and attention.
-std::int64_t kept_elements(const ModelConfig& c) {
-  const std::int64_t feed = (c.activation == "relu"   ? 1
-                             : c.activation == "gelu" ? 2
-                                                      : 4) *
-                            c.ff_dim;
-  const std::int64_t dropped = c.dropout > 0 ? c.dim : 0;  // two masks of a byte or more in all
-  return 8 * c.dim + feed + dropped;                       // two sums, two norms, q, k, v, mixed
+Size kept_elements(const ModelConfig& c) {
+  const Size kept = c.activation == "relu" ? 1 : c.activation == "gelu" ? 2 : 4;
+  const Size dropped = c.dropout > 0 ? c.dim : 0;  // two masks of a byte or more in all
+  // Two sums, two norms, q, k, v, mixed.
+  return 8 * Size(c.dim) + kept * c.ff_dim + dropped;
 }
 
-std::int64_t activation_elements(const ModelConfig& c) {
-  const std::int64_t one = kept_elements(c);
-  if (c.reversible) return 3 * c.dim + one;
-  if (c.checkpointing) return c.layers * c.dim + one;
-  return c.layers * one + 2 * c.dim;
+Size activation_elements(const ModelConfig& c) {
+  const Size one = kept_elements(c);
+  if (c.reversible) return 3 * Size(c.dim) + one;
+  if (c.checkpointing) return Size(c.layers) * c.dim + one;
+  return c.layers * one + 2 * Size(c.dim);
 }
 
-std::int64_t layer_state_bytes(const ModelConfig& c, const std::string& kind, const CostShape& s) {
+Size layer_state_bytes(const ModelConfig& c, const std::string& kind, const CostShape& s) {
   if (kind == "favor" || kind == "linear") {
-    return s.batch * c.heads * num_features(c, kind) * (c.head_dim() + 2) * 4 + 8;
+    return Size(s.batch) * c.heads * num_features(c, kind) * (c.head_dim() + 2) * 4 + 8;
   }
-  if (kind == "exact") return 2 * s.batch * s.length * c.dim * s.bytes_per_element;
-  return kind == "mean" ? s.batch * c.dim * 4 : 0;
+  if (kind == "exact") return 2 * Size(s.batch) * s.length * c.dim * s.bytes_per_element;
+  return kind == "mean" ? Size(s.batch) * c.dim * 4 : 0;
 }
 
 }  // namespace
@@ -99,23 +98,24 @@ std::int64_t layer_state_bytes(const ModelConfig& c, const std::string& kind, co
 ModelCost estimate(const ModelConfig& c, const CostShape& shape) {
   ModelCost cost;
   const auto length = static_cast<double>(shape.length);
-  cost.parameters = c.vocabulary * c.dim + head_parameters(c);
-  if (c.positions == "learned") cost.parameters += c.max_length * c.dim;
-  if (c.norm_position == "pre") cost.parameters += norm_parameters(c);
+  Size parameters = Size(c.vocabulary) * c.dim + head_parameters(c), states;
+  if (c.positions == "learned") parameters += Size(c.max_length) * c.dim;
+  if (c.norm_position == "pre") parameters += norm_parameters(c);
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const std::string& kind = c.kind_of(layer);
-    cost.parameters += layer_parameters(c, kind);
+    parameters += layer_parameters(c, kind);
     cost.flops_per_token += layer_flops(c, kind, length);
-    if (c.causal) cost.state_bytes += layer_state_bytes(c, kind, shape);
+    if (c.causal) states += layer_state_bytes(c, kind, shape);
   }
   if (c.head == "lm") {
     cost.flops_per_token += 2 * static_cast<double>(c.dim) * static_cast<double>(c.vocabulary);
   }
-  cost.activation_bytes =
-      shape.batch * shape.length * activation_elements(c) * shape.bytes_per_element;
-  if (c.head == "lm") {
-    cost.activation_bytes += shape.batch * shape.length * c.vocabulary * shape.bytes_per_element;
-  }
+  Size kept = activation_elements(c);
+  if (c.head == "lm") kept += c.vocabulary;
+  const Size activations = Size(shape.batch) * shape.length * kept * shape.bytes_per_element;
+  cost.parameters = parameters.value();
+  cost.state_bytes = states.value();
+  cost.activation_bytes = activations.value();
   return cost;
 }
 

@@ -12,7 +12,7 @@
 #include "performer/models/embedding.h"
 #include "performer/models/heads.h"
 #include "performer/models/model_config.h"
-#include "performer/models/rotary.h"
+#include "performer/ops/rotary.h"
 
 namespace performer::models {
 

@@ -15,8 +15,18 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 24;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
-void check_index(const char* op, const char* name, const Tensor& index, std::int64_t length) {
+struct IndexRule {
+  const char* name;
+  const Tensor& of;  // q or k: whose positions
+};
+
+void check_index(const char* op, const IndexRule& rule, const Tensor& index) {
   if (!index.defined()) return;
+  const auto& [name, of] = rule;
+  const std::int64_t length = of.size(2);
+  check_dense(op, name, index);
+  TORCH_CHECK(index.is_cpu() || index.device() == of.device(), op, ": ", name,
+              " must be on the CPU or the device of q, ", of.device(), ", got ", index.device());
   const bool integral = index.scalar_type() == at::kLong || index.scalar_type() == at::kInt;
   TORCH_CHECK(index.dim() == 1 && integral, op, ": ", name, " must be int64 or int32 [n], got ",
               index.scalar_type(), " ", index.sizes());
@@ -27,12 +37,18 @@ void check_index(const char* op, const char* name, const Tensor& index, std::int
 }
 
 void check_selection(const char* op, const MapSelection& s, const Tensor& q, const Tensor& k) {
-  check_index(op, "rows", s.rows, q.size(2));
-  check_index(op, "columns", s.columns, k.size(2));
+  check_index(op, {"rows", q}, s.rows);
+  check_index(op, {"columns", k}, s.columns);
   if (!s.pool) return;
   TORCH_CHECK(*s.pool > 0, op, ": pool must be positive, got ", *s.pool);
   TORCH_CHECK(!s.rows.defined() && !s.columns.defined(), op,
               ": pool takes the whole map, not chosen rows or columns, got pool = ", *s.pool);
+}
+
+// A block larger than the map is the whole of it.
+std::int64_t clamped_pool(const MapSelection& s, const Tensor& q, const Tensor& k) {
+  const std::int64_t longest = std::max<std::int64_t>(1, std::max(q.size(2), k.size(2)));
+  return std::min(s.pool.value_or(1), longest);
 }
 
 Tensor positions_or_all(const Tensor& index, std::int64_t length, const Tensor& like) {
@@ -81,8 +97,7 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
   const Tensor queries =
       (rows.defined() && !causal ? q.index_select(2, rows) : q).to(dtype);  // [B, H, R, D]
   const Tensor keys = k.to(dtype);
-  const std::int64_t pool = std::min(selection.pool.value_or(1),
-                                     std::max<std::int64_t>(1, std::max(q.size(2), k.size(2))));
+  const std::int64_t pool = clamped_pool(selection, q, k);
   const Tensor group = at::arange(k.size(2), q.options().dtype(at::kLong)).floor_divide(pool);
   const Tensor columns = positions_or_all(selection.columns, ceil_div(k.size(2), pool), q);
   const std::int64_t row_elements =
@@ -112,7 +127,7 @@ Tensor exact_attention_map(const Tensor& q, const Tensor& k, const ExactOptions&
   check_selection(kOp, selection, q, k);
   const Tensor rows = positions_or_all(selection.rows, q.size(2), q);
   const Tensor queries = selection.rows.defined() ? q.index_select(2, rows) : q;
-  const std::int64_t pool = selection.pool.value_or(1);
+  const std::int64_t pool = clamped_pool(selection, q, k);
   const std::int64_t step = ceil_div(exact.block_rows(), pool) * pool;
   std::vector<Tensor> blocks;
   std::int64_t start = 0;

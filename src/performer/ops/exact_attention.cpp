@@ -35,6 +35,7 @@ Tensor exact_attention_op(const Tensor& q, const Tensor& k, const Tensor& v, boo
 
 Tensor exact_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                        const ExactOptions& options) {
+  TORCH_CHECK(v.defined(), kOp, ": v must be a defined tensor");
   check_heads(kOp, q, k, v);
   const SoftmaxRows exact(kOp, q, k, options);
   if (is_fused(q, k, v, options)) {

@@ -25,6 +25,7 @@ struct FavorArgs {
   Tensor projection_k, bias_q, bias_k, key_bias;
   Tensor state_kv, state_normalizer, state_log2_scale, state_fingerprint;
   bool for_backward = true;  // false: the rows' denominators, 8 bytes a row, are not returned
+  const char* op = "favor_attention";  // opens the messages of the checks
 
   FeatureMap map() const { return parse_feature_map(feature_map); }
   bool packed() const { return cu_seqlens_q.defined(); }
@@ -43,6 +44,17 @@ struct FavorArgs {
 /// Every rule on ranks, sizes, dtypes, devices and options that needs no tensor's values.
 /// Works on symbolic sizes. Throws with the argument's name and what was seen.
 void check_favor_args(const FavorArgs& args);
+
+/// The rules on the values of state_log2_scale, which kernels turn into numbers of other types. On
+/// the CPU; on other devices nothing is read.
+void check_favor_values(const FavorArgs& args);
+
+/// Throws unless all of t's values, int32 on the CPU, lie in [low, high]. Other devices: nothing.
+void check_range(const char* op, const char* name, const Tensor& t, std::int64_t low,
+                 std::int64_t high);
+
+/// The same arguments with cu_seqlens in memory of their own: copied once, checked and read there.
+FavorArgs with_own_offsets(const FavorArgs& args);
 
 /// The rules on the values of cu_seqlens, which are returned as host offsets.
 struct PackedOffsets {

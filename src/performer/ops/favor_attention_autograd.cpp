@@ -116,6 +116,10 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
 };
 
 FavorResult forward_autograd(const FavorArgs& args) {
+  // Before autograd asks for their device.
+  TORCH_CHECK(args.q.defined(), args.op, ": q must be a defined tensor");
+  TORCH_CHECK(args.k.defined(), args.op, ": k must be a defined tensor");
+  TORCH_CHECK(args.v.defined(), args.op, ": v must be a defined tensor");
   FavorArgs a = args;
   a.for_backward = a.for_backward || c10::GradMode::is_enabled();
   const auto r =

@@ -71,8 +71,10 @@ void run_forward(const FavorArgs& args, const FavorResult& r) {
   set_last_kernel("composed");
 }
 
-FavorResult forward_kernels(const FavorArgs& args) {
-  check_favor_args(args);
+FavorResult forward_kernels(const FavorArgs& given) {
+  check_favor_args(given);
+  check_favor_values(given);
+  const FavorArgs args = with_own_offsets(given);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   FavorResult r = allocate_result(args);
   r.fingerprint = favor_fingerprint(args);
@@ -137,11 +139,12 @@ void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGra
   set_last_kernel("composed");
 }
 
-FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& args) {
-  TORCH_CHECK(saved.result.row_sum.sizes() == args.q.sizes().slice(0, 3),
-              "favor_attention_backward: row_sum must be [B, H, Lq] ", args.q.sizes().slice(0, 3),
-              ", got ", saved.result.row_sum.sizes(),
-              "; call favor_attention with for_backward=True");
+FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& given) {
+  check_favor_args(given);
+  check_favor_saved(saved, given);
+  check_favor_values(given);
+  check_saved_values(saved, given);
+  const FavorArgs args = with_own_offsets(given);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   FavorGradients grads = allocate_gradients(args, saved.needs);
   if (backward_cpu(saved, args, grads) || backward_cuda(saved, args, grads)) return grads;

@@ -7,6 +7,7 @@
 
 #include "performer/kernels/cpu/kernels.h"
 #include "performer/ops/favor_problem.h"
+#include "performer/ops/idle_threads.h"
 #include "performer/ops/last_kernel.h"
 
 namespace performer {
@@ -35,6 +36,7 @@ const kernels::CpuKernels* kernels_for(const FavorArgs& a) {
 bool served_by_cpu_kernels(const FavorArgs& a) { return kernels_for(a) != nullptr; }
 
 bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
+  if (args.q.is_cpu()) let_idle_threads_sleep();
   const kernels::CpuKernels* kernels = kernels_for(args);
   if (kernels == nullptr) return false;
   const KernelCall call(args);

@@ -12,6 +12,8 @@ FavorResult forward_meta(const FavorArgs& args) {
 }
 
 FavorGradients backward_meta(const FavorSaved& saved, const FavorArgs& args) {
+  check_favor_args(args);
+  check_favor_saved(saved, args);
   return allocate_gradients(args, saved.needs);
 }
 

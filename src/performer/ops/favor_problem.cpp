@@ -15,8 +15,6 @@ Map kernel_map(FeatureMap map) {
   switch (map) {
     case FeatureMap::kRelu:
       return Map::kRelu;
-    case FeatureMap::kExp:
-      return Map::kExp;
     case FeatureMap::kSigmoid:
       return Map::kSigmoid;
     case FeatureMap::kAbs:
@@ -76,7 +74,7 @@ KernelCall::KernelCall(const FavorArgs& a) {
   p.norm_term = map == FeatureMap::kPositive || map == FeatureMap::kHyperbolic;
   p.mirrored = map == FeatureMap::kHyperbolic;
   p.scale = a.resolved_scale();
-  p.eps = a.resolved_eps();
+  p.eps = is_softmax_map(map) ? 0 : a.resolved_eps();
   p.batch = a.q.size(0), p.heads = a.q.size(1);
   p.key_heads = a.k.size(1), p.state_heads = a.state_heads().expect_int();
   p.dim = a.q.size(3), p.value_dim = a.v.size(3);

@@ -47,6 +47,12 @@ struct FavorSaved {
 /// kNumDifferentiable tensors; one that is not needed has 0 elements (q, k and v always are).
 using FavorGradients = std::vector<Tensor>;
 
+/// Throws unless the backward operator's own arguments fit `args`, which are checked already, and
+/// each other. Works on symbolic sizes.
+void check_favor_saved(const FavorSaved& saved, const FavorArgs& args);
+/// The rules on the values of saved exponents, as check_favor_values.
+void check_saved_values(const FavorSaved& saved, const FavorArgs& args);
+
 /// Calls through the dispatcher.
 FavorResult call_favor_attention(const FavorArgs& args);
 FavorGradients call_favor_attention_backward(const FavorSaved& saved, const FavorArgs& args);
@@ -144,7 +150,9 @@ std::vector<Tensor> backward_kernel(
        state_kv.value_or(Tensor()),
        state_normalizer.value_or(Tensor()),
        state_log2_scale.value_or(Tensor()),
-       {}});
+       {},
+       true,
+       "favor_attention_backward"});
 }
 
 }  // namespace performer

@@ -3,46 +3,71 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include <string>
 #include <tuple>
 
 #include "performer/ops/composed/scaled_sum.h"
+#include "performer/ops/favor_args.h"
+#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {
 
-void check_pair(const Tensor& earlier, const Tensor& later, const char* name) {
-  TORCH_CHECK(earlier.sym_sizes() == later.sym_sizes(), "merge_states: ", name,
-              " of both states must have one shape, got ", earlier.sym_sizes(), " and ",
-              later.sym_sizes());
-  TORCH_CHECK(earlier.scalar_type() == later.scalar_type(), "merge_states: ", name,
-              " of both states must have one dtype, got ", earlier.scalar_type(), " and ",
-              later.scalar_type());
-  TORCH_CHECK(earlier.device() == later.device(), "merge_states: ", name,
-              " of both states must be on one device, got ", earlier.device(), " and ",
-              later.device());
-}
+constexpr const char* kMerge = "merge_states";
 
-void check_state_shapes(const Tensor& kv, const Tensor& normalizer, const Tensor& log2_scale) {
-  TORCH_CHECK(kv.dim() == 4 && kv.is_floating_point(),
-              "merge_states: kv must be floating point [N, heads, features, value dim], got ",
+struct StateTensors {
+  const Tensor &kv, &normalizer, &log2_scale;
+};
+
+// The rules that make three tensors a state; `which` opens each name in messages.
+void check_state_tensors(const char* op, const char* which, const StateTensors& state) {
+  const Tensor &kv = state.kv, &normalizer = state.normalizer, &log2_scale = state.log2_scale;
+  const auto check_given = [&](const Tensor& t, const std::string& name) {
+    TORCH_CHECK(t.defined(), op, ": ", name, " must be a defined tensor");
+    check_dense(op, name.c_str(), t);
+  };
+  check_given(kv, std::string(which) + "kv");
+  check_given(normalizer, std::string(which) + "normalizer");
+  check_given(log2_scale, std::string(which) + "log2_scale");
+  TORCH_CHECK(kv.dim() == 4 && (kv.scalar_type() == at::kFloat || kv.scalar_type() == at::kDouble),
+              op, ": ", which,
+              "kv must be float32 or float64 [N, heads, features, value dim], got ",
               kv.scalar_type(), " ", kv.sym_sizes());
   const auto sums = kv.sym_sizes().slice(0, 3);
-  TORCH_CHECK(normalizer.sym_sizes() == sums && normalizer.scalar_type() == kv.scalar_type(),
-              "merge_states: normalizer must be ", kv.scalar_type(), " ", sums, ", got ",
-              normalizer.scalar_type(), " ", normalizer.sym_sizes());
-  TORCH_CHECK(log2_scale.sym_sizes() == sums && log2_scale.scalar_type() == at::kInt,
-              "merge_states: log2_scale must be int32 ", sums, ", got ", log2_scale.scalar_type(),
-              " ", log2_scale.sym_sizes());
+  const auto check = [&](const Tensor& t, const char* name, at::ScalarType dtype) {
+    TORCH_CHECK(t.sym_sizes() == sums && t.scalar_type() == dtype, op, ": ", which, name,
+                " must be ", dtype, " ", sums, " as kv is ", kv.sym_sizes(), ", got ",
+                t.scalar_type(), " ", t.sym_sizes());
+    TORCH_CHECK(t.device() == kv.device(), op, ": ", which, name, " must be on the device of kv, ",
+                kv.device(), ", got ", t.device());
+  };
+  check(normalizer, "normalizer", kv.scalar_type());
+  check(log2_scale, "log2_scale", at::kInt);
+  if (has_values(log2_scale)) {
+    check_range(op, (std::string(which) + "log2_scale").c_str(), log2_scale, kEmptyLog2Scale,
+                kLargestLog2Scale);
+  }
+}
+
+void check_pair(const Tensor& kv, const Tensor& later) {
+  TORCH_CHECK(kv.sym_sizes() == later.sym_sizes(), kMerge,
+              ": kv of both states must have one shape, got ", kv.sym_sizes(), " and later_kv ",
+              later.sym_sizes());
+  TORCH_CHECK(kv.scalar_type() == later.scalar_type(), kMerge,
+              ": kv of both states must have one dtype, got ", kv.scalar_type(), " and later_kv ",
+              later.scalar_type());
+  TORCH_CHECK(kv.device() == later.device(), kMerge,
+              ": kv of both states must be on one device, got ", kv.device(), " and later_kv ",
+              later.device());
 }
 
 std::tuple<Tensor, Tensor, Tensor> merge_op(const Tensor& kv, const Tensor& normalizer,
                                             const Tensor& log2_scale, const Tensor& later_kv,
                                             const Tensor& later_normalizer,
                                             const Tensor& later_log2_scale) {
-  check_state_shapes(kv, normalizer, log2_scale);
-  check_pair(kv, later_kv, "kv");
-  check_pair(normalizer, later_normalizer, "normalizer");
-  check_pair(log2_scale, later_log2_scale, "log2_scale");
+  check_state_tensors(kMerge, "", {kv, normalizer, log2_scale});
+  check_state_tensors(kMerge, "later_", {later_kv, later_normalizer, later_log2_scale});
+  check_pair(kv, later_kv);
   const Tensor scale = log2_scale.to(kv.scalar_type());
   const Tensor later_scale = later_log2_scale.to(kv.scalar_type());
   const auto merged = composed::merge({kv, scale}, {later_kv, later_scale});
@@ -62,22 +87,33 @@ std::int64_t FavorState::nbytes() const {
 }
 
 FavorState FavorState::reorder(const Tensor& index) const {
+  constexpr const char* kOp = "FavorState.reorder";
+  check_state_tensors(kOp, "", {kv, normalizer, log2_scale});
+  TORCH_CHECK(index.defined() && index.dim() == 1 &&
+                  (index.scalar_type() == at::kLong || index.scalar_type() == at::kInt),
+              kOp, ": index must be int64 or int32 [sequences]");
   return {kv.index_select(0, index), normalizer.index_select(0, index),
           log2_scale.index_select(0, index), fingerprint};
 }
 
 FavorState FavorState::to(at::Device device) const {
+  check_state_tensors("FavorState.to", "", {kv, normalizer, log2_scale});
   return {kv.to(device), normalizer.to(device), log2_scale.to(device),
           fingerprint.defined() ? fingerprint.to(device) : fingerprint};
 }
 
 FavorState merge_states(const FavorState& earlier, const FavorState& later) {
-  TORCH_CHECK(!earlier.fingerprint.defined() || !later.fingerprint.defined() ||
-                  earlier.fingerprint.equal(later.fingerprint),
-              "merge_states: the states were made with different projections, maps or scales "
-              "(fingerprints ",
-              earlier.fingerprint.item<std::int64_t>(), " and ",
-              later.fingerprint.item<std::int64_t>(), ")");
+  if (earlier.fingerprint.defined() && later.fingerprint.defined()) {
+    for (const Tensor& f : {earlier.fingerprint, later.fingerprint}) {
+      TORCH_CHECK(f.scalar_type() == at::kLong && f.numel() == 1, kMerge,
+                  ": fingerprint must be int64 [1], got ", f.scalar_type(), " ", f.sizes());
+    }
+    const auto one = earlier.fingerprint.item<std::int64_t>();
+    const auto other = later.fingerprint.item<std::int64_t>();
+    TORCH_CHECK(one == other, kMerge,
+                ": the states were made with different projections, maps or scales (fingerprints ",
+                one, " and ", other, ")");
+  }
   const auto [kv, normalizer, log2_scale] =
       merge_op(earlier.kv, earlier.normalizer, earlier.log2_scale, later.kv, later.normalizer,
                later.log2_scale);

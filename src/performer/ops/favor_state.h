@@ -10,6 +10,8 @@ using at::Tensor;
 
 /// log2_scale of a feature that no key has reached.
 inline constexpr std::int32_t kEmptyLog2Scale = -(1 << 30);
+/// The largest scale that keys give; all others lie between the two.
+inline constexpr std::int32_t kLargestLog2Scale = 1 << 28;
 
 /// Everything the keys seen so far leave behind, in O(M' Dv) numbers per sequence and head:
 ///   kv 2^log2_scale = sum_j phi(k_j) v_j^T,   normalizer 2^log2_scale = sum_j phi(k_j),

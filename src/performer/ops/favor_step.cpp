@@ -4,6 +4,8 @@
 #include <torch/csrc/autograd/autograd_not_implemented_fallback.h>
 #include <torch/library.h>
 
+#include <cstdint>
+#include <iterator>
 #include <string>
 
 #include "performer/ops/favor_call.h"
@@ -16,12 +18,57 @@
 namespace performer {
 namespace {
 
+// The bytes from a tensor's first element to its last, which a write may reach.
+struct Span {
+  std::uintptr_t begin = 0, end = 0;
+
+  explicit Span(const Tensor& t) {
+    if (t.numel() == 0) return;
+    begin = end = reinterpret_cast<std::uintptr_t>(t.const_data_ptr());
+    std::int64_t last = 1;
+    for (std::int64_t i = 0; i < t.dim(); ++i) last += (t.size(i) - 1) * t.stride(i);
+    end += static_cast<std::uintptr_t>(last) * t.element_size();
+  }
+  bool meets(const Span& other) const { return begin < other.end && other.begin < end; }
+};
+
+// What is written in place is nobody else's memory: a token read after it was written, or a scale
+// written as a sum, would be wrong without a word.
+void check_own_memory(const FavorArgs& a) {
+  struct Named {
+    const char* name;
+    const Tensor& tensor;
+  };
+  const Named written[] = {{"state_kv", a.state_kv},
+                           {"state_normalizer", a.state_normalizer},
+                           {"state_log2_scale", a.state_log2_scale}};
+  const Named read[] = {{"q", a.q},
+                        {"k", a.k},
+                        {"v", a.v},
+                        {"projection", a.projection},
+                        {"key_mask", a.key_mask},
+                        {"projection_k", a.projection_k},
+                        {"bias_q", a.bias_q},
+                        {"bias_k", a.bias_k},
+                        {"key_bias", a.key_bias}};
+  const auto check = [&](const Named& to, const Named& other) {
+    if (!other.tensor.defined()) return;
+    TORCH_CHECK(!Span(to.tensor).meets(Span(other.tensor)), a.op, ": ", to.name,
+                " is written in place and must not share memory with ", other.name);
+  };
+  for (std::size_t i = 0; i < std::size(written); ++i) {
+    for (std::size_t j = i + 1; j < std::size(written); ++j) check(written[i], written[j]);
+    for (const Named& other : read) check(written[i], other);
+  }
+}
+
 void check_step(const FavorArgs& a) {
-  TORCH_CHECK(a.q.dim() == 4 && a.q.sym_size(2) == 1,
-              "favor_step_: q must be one token, [batch, heads, 1, dim], got ", a.q.sym_sizes());
   check_favor_args(a);
-  const auto check = [](const Tensor& t, const char* name) {
-    TORCH_CHECK(t.is_contiguous(), "favor_step_: ", name,
+  TORCH_CHECK(a.q.sym_size(2) == 1, a.op, ": q must be one token, [batch, heads, 1, dim], got ",
+              a.q.sym_sizes());
+  TORCH_CHECK(a.state_kv.defined(), a.op, ": state_kv must be a defined tensor");
+  const auto check = [&](const Tensor& t, const char* name) {
+    TORCH_CHECK(t.is_contiguous(), a.op, ": ", name,
                 " is written in place and must be contiguous, got strides ", t.sym_strides());
   };
   check(a.state_kv, "state_kv");
@@ -40,6 +87,8 @@ Tensor step_meta(const FavorArgs& a) {
 
 Tensor step_kernels(const FavorArgs& a) {
   check_step(a);
+  check_own_memory(a);
+  check_favor_values(a);
   Tensor out = allocate_out(a);
   if (step_cuda(a, out, {a.state_kv, a.state_normalizer, a.state_log2_scale, {}})) return out;
   const FavorResult r = call_favor_attention(a);
@@ -71,6 +120,7 @@ Tensor step_kernel(const Tensor& q, const Tensor& k, const Tensor& v,
   a.state_kv = state_kv, a.state_normalizer = state_normalizer;
   a.state_log2_scale = state_log2_scale;
   a.for_backward = false;
+  a.op = "favor_step_";
   return Implementation(a);
 }
 
@@ -101,7 +151,8 @@ Tensor favor_step_in_place(const Tensor& q, const Tensor& k, const Tensor& v, co
 
 void check_favor_state(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
                        const FavorState& state, FavorOptions options) {
-  const FavorArgs a = step_args(q, k, v, W, state, options);
+  FavorArgs a = step_args(q, k, v, W, state, options);
+  a.op = "favor_step_";
   check_favor_args(a);
   if (a.state_fingerprint.defined()) check_state_fingerprint(a, favor_fingerprint(a));
 }

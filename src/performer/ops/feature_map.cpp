@@ -7,6 +7,8 @@
 #include <cmath>
 #include <sstream>
 
+#include "performer/ops/softmax_rows.h"
+
 namespace performer {
 namespace {
 
@@ -21,23 +23,45 @@ Tensor features_op(const Tensor& x, const std::optional<Tensor>& projection,
                   bias.value_or(Tensor()), eps);
 }
 
+constexpr const char* kOp = "features: ";
+
+void check_parameter(const Tensor& p, const char* name, const Tensor& x) {
+  check_dense("features", name, p);
+  TORCH_CHECK(p.is_floating_point(), kOp, name, " must be floating point, got ", p.scalar_type());
+  TORCH_CHECK(p.device() == x.device(), kOp, name, " must be on the device of x, ", x.device(),
+              ", got ", p.device());
+}
+
 void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
                     std::optional<double> eps) {
-  TORCH_CHECK(x.dim() >= 1 && x.is_floating_point(),
-              "features: x must be a floating point tensor [..., D], got ", x.scalar_type(), " ",
-              x.sym_sizes());
+  TORCH_CHECK(x.defined() && x.dim() >= 1 && x.is_floating_point(), kOp,
+              "x must be a floating point tensor [..., D], got ",
+              x.defined() ? c10::toString(x.scalar_type()) : "None", " ",
+              x.defined() ? x.sym_sizes() : c10::SymIntArrayRef());
+  check_dense("features", "x", x);
   if (projection.defined()) {
-    TORCH_CHECK(projection.dim() == 2 && projection.sym_size(1) == x.sym_size(-1),
-                "features: W must be [M, D] with D = ", x.sym_size(-1), " as in x, got ",
+    check_parameter(projection, "W", x);
+    TORCH_CHECK(projection.dim() == 2 && projection.sym_size(1) == x.sym_size(-1), kOp,
+                "W must be [M, D] with D = ", x.sym_size(-1), " as in x, got ",
+                projection.sym_sizes());
+    TORCH_CHECK(projection.sym_size(0) > 0, kOp, "W must have at least one feature (row), got ",
                 projection.sym_sizes());
   } else {
-    TORCH_CHECK(!is_softmax_map(map), "features: feature_map '", to_string(map),
+    TORCH_CHECK(!is_softmax_map(map), kOp, "feature_map '", to_string(map),
                 "' needs a projection W, got None");
   }
-  TORCH_CHECK(!bias.defined() || is_exponential_map(map), "features: feature_map '", to_string(map),
-              "' takes no bias");
-  TORCH_CHECK(!eps || !is_softmax_map(map), "features: feature_map '", to_string(map),
-              "' takes no eps (it estimates the softmax kernel exactly as defined), got ", *eps);
+  TORCH_CHECK(!eps || !is_softmax_map(map), kOp, "feature_map '", to_string(map),
+              "' takes no eps (it estimates the softmax kernel exactly as defined), got ",
+              eps.value_or(0));
+  TORCH_CHECK(!eps || (std::isfinite(*eps) && *eps >= 0), kOp,
+              "eps must be finite and not negative, got ", eps.value_or(0));
+  check_float_range("features", "eps", eps.value_or(0), x.scalar_type());
+  if (!bias.defined()) return;
+  TORCH_CHECK(is_exponential_map(map), kOp, "feature_map '", to_string(map), "' takes no bias");
+  check_parameter(bias, "bias", x);
+  const auto features = projection.sym_size(0) * num_map_features(map, 1);
+  TORCH_CHECK(bias.dim() == 1 && bias.sym_size(0) == features, kOp, "bias must be [", features,
+              "], one for each feature, got ", bias.sym_sizes());
 }
 
 Tensor wide_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
@@ -83,6 +107,8 @@ bool is_softmax_map(FeatureMap map) { return map <= FeatureMap::kTrigonometric; 
 
 bool is_exponential_map(FeatureMap map) { return map <= FeatureMap::kHyperbolic; }
 
+bool has_log_features(FeatureMap map) { return is_exponential_map(map) || map == FeatureMap::kExp; }
+
 std::int64_t num_map_features(FeatureMap map, std::int64_t rows) {
   const bool two = map == FeatureMap::kHyperbolic || map == FeatureMap::kTrigonometric;
   return two ? 2 * rows : rows;
@@ -101,7 +127,7 @@ Tensor apply_elementwise(FeatureMap map, const Tensor& u) {
     case FeatureMap::kAbs:
       return at::abs(u);
     case FeatureMap::kGelu:
-      return at::gelu(u);
+      return 0.5 * u * at::erfc(-u * M_SQRT1_2);  // 1 + erf would cancel below 0
     case FeatureMap::kCos:
       return at::cos(u);
     case FeatureMap::kTanh:
@@ -111,7 +137,7 @@ Tensor apply_elementwise(FeatureMap map, const Tensor& u) {
     case FeatureMap::kSquare:
       return u * u;
     case FeatureMap::kElu1:
-      return at::elu(u) + 1.0;
+      return at::where(u.gt(0), u + 1.0, at::exp(at::clamp_max(u, 0)));
     case FeatureMap::kSgn:
       return at::sign(u);
     default:
@@ -125,10 +151,8 @@ Tensor elementwise_slope(FeatureMap map, const Tensor& u) {
       return u.gt(0).to(u.scalar_type());
     case FeatureMap::kExp:
       return at::exp(u);
-    case FeatureMap::kSigmoid: {
-      const Tensor s = at::sigmoid(u);
-      return s * (1.0 - s);
-    }
+    case FeatureMap::kSigmoid:  // 1 - s is the sigmoid of -u, which has no difference to cancel
+      return at::sigmoid(u) * at::sigmoid(-u);
     case FeatureMap::kAbs:
       return at::sign(u);
     case FeatureMap::kGelu:  // u Phi(u): Phi(u) + u Phi'(u)
@@ -136,10 +160,8 @@ Tensor elementwise_slope(FeatureMap map, const Tensor& u) {
              u * at::exp(-0.5 * u * u) * (0.5 * M_2_SQRTPI * M_SQRT1_2);
     case FeatureMap::kCos:
       return -at::sin(u);
-    case FeatureMap::kTanh: {
-      const Tensor t = at::tanh(u);
-      return 1.0 - t * t;
-    }
+    case FeatureMap::kTanh:  // 1 - tanh^2 = 4 s (1 - s), s the sigmoid of 2 u
+      return 4.0 * at::sigmoid(2.0 * u) * at::sigmoid(-2.0 * u);
     case FeatureMap::kIdentity:
       return at::ones_like(u);
     case FeatureMap::kSquare:

@@ -45,6 +45,9 @@ const std::vector<FeatureMap>& all_feature_maps();
 bool is_softmax_map(FeatureMap map);
 /// exp of an affine function of x: positive, loglinear, hyperbolic.
 bool is_exponential_map(FeatureMap map);
+/// The maps whose features are kept as logarithms, with a scale each, so that none leaves the
+/// range: the exponential ones and exp.
+bool has_log_features(FeatureMap map);
 /// M' for M rows of the projection.
 std::int64_t num_map_features(FeatureMap map, std::int64_t rows);
 /// 1e-3, elu1: 0.

@@ -12,14 +12,23 @@ namespace performer {
 namespace {
 
 void check_oprf(const Tensor& W, const Tensor& a) {
+  TORCH_CHECK(W.defined() && a.defined(), "oprf: projection and a must be defined tensors");
+  check_dense("oprf", "projection", W);
+  check_dense("oprf", "a", a);
   TORCH_CHECK(W.dim() == 2 || W.dim() == 3,
               "oprf: projection must be [features, dim] or [heads, features, dim], got ",
               W.sizes());
+  TORCH_CHECK(W.sym_numel() > 0, "oprf: projection must not be empty, got ", W.sizes());
   TORCH_CHECK(at::isFloatingType(W.scalar_type()), "oprf: projection must be floating, got ",
               W.scalar_type());
   TORCH_CHECK(a.dim() <= 1 && at::isFloatingType(a.scalar_type()),
               "oprf: a must be a number or floating [heads], got ", a.scalar_type(), " ",
               a.sizes());
+  TORCH_CHECK(a.dim() == 0 || a.size(0) > 0, "oprf: a must hold one value for each head, got ",
+              a.sizes());
+  TORCH_CHECK(a.is_cpu() || a.device() == W.device(),
+              "oprf: a must be on the CPU or the device of projection, ", W.device(), ", got ",
+              a.device());
   if (!has_values(a)) return;
   const Tensor bad = a.lt(0.125).logical_and(a.gt(-INFINITY)).logical_not();
   TORCH_CHECK(!bad.any().item<bool>(),

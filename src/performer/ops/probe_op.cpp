@@ -14,7 +14,9 @@ namespace {
 /// FLOPs done, a sum that depends on all of them, and the instruction set. Every thread of torch
 /// runs its own probe; the caller's clock makes a rate of it.
 std::tuple<std::int64_t, double, std::string> fma_probe_op(std::int64_t iterations) {
-  TORCH_CHECK(iterations >= 1, "fma_probe: iterations must be at least 1, got ", iterations);
+  constexpr std::int64_t kMost = std::int64_t{1} << 30;  // some seconds
+  TORCH_CHECK(iterations >= 1 && iterations <= kMost, "fma_probe: iterations must be in 1 ... ",
+              kMost, ", got ", iterations);
   std::vector<cpu::FmaProbe> probes(at::get_num_threads());
   at::parallel_for(0, static_cast<std::int64_t>(probes.size()), 1,
                    [&](std::int64_t begin, std::int64_t end) {

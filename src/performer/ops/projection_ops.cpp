@@ -46,6 +46,8 @@ std::vector<Tensor> draw_structured_op(std::int64_t num_features, std::int64_t d
 
 StructuredProjection from_parts(std::string_view kind, std::int64_t dim, at::TensorList parts) {
   const auto parsed = parse_projection_kind(kind);
+  TORCH_CHECK(parsed == ProjectionKind::kHadamard || parsed == ProjectionKind::kGivens,
+              "structured projection: kind must be hadamard or givens, got ", kind);
   const std::size_t expected = parsed == ProjectionKind::kHadamard ? 2 : 5;
   TORCH_CHECK(parts.size() == expected, "structured projection: parts must be the ", expected,
               " tensors that draw_structured returns for ", kind, ", got ", parts.size());

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "performer/ops/softmax_rows.h"
+
 namespace performer {
 namespace {
 
@@ -55,6 +57,13 @@ Tensor apply_givens(const StructuredProjection& p, const Tensor& x, bool has_hea
 }  // namespace
 
 Tensor StructuredProjection::apply(const Tensor& x) const {
+  check();
+  TORCH_CHECK(x.defined(), "structured_apply: x must be a defined tensor");
+  TORCH_CHECK(x.device() == row_scale.device(),
+              "structured_apply: x must be on the device of the "
+              "projection, ",
+              row_scale.device(), ", got ", x.device());
+  check_dense("structured_apply", "x", x);
   const bool has_heads = row_scale.dim() == 2;
   TORCH_CHECK(x.is_floating_point(), "structured_apply: x must be floating point, got ",
               x.scalar_type());
@@ -72,6 +81,9 @@ Tensor StructuredProjection::apply(const Tensor& x) const {
 }
 
 Tensor StructuredProjection::dense(at::ScalarType dtype) const {
+  check();
+  TORCH_CHECK(at::isFloatingType(dtype), "structured_dense: dtype must be floating point, got ",
+              dtype);
   Tensor identity = at::eye(dim, row_scale.options());  // [D, D]
   if (row_scale.dim() == 2) identity = identity.expand({fixed_size(row_scale, 0), dim, dim});
   return apply(identity).transpose(-1, -2).to(dtype).contiguous();  // [heads?, M, D]

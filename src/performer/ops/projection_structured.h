@@ -29,6 +29,9 @@ struct StructuredProjection {
   Tensor cosine;       // givens: float64 [heads?, blocks, n, D/2]
   Tensor sine;         // the same
 
+  /// Throws unless the tensors have the shapes, dtypes and device above, and orders name
+  /// coordinates: whoever stores the numbers may have put them together wrongly.
+  void check() const;
   /// W x: [..., D] -> [..., M]; with heads [..., H, L, D] -> [..., H, L, M]. x's dtype, arithmetic
   /// in float32 at least. Differentiable in x.
   Tensor apply(const Tensor& x) const;

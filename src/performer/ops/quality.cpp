@@ -8,13 +8,14 @@
 #include <limits>
 #include <vector>
 
+#include "performer/ops/favor_call.h"
 #include "performer/ops/quality_estimate.h"
 #include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {
 
-constexpr const char* kOp = "approximation_quality";
+constexpr const char* kQuality = "approximation_quality";
 constexpr double kTargetVariance = 0.01;  // 10 % error of one kernel value
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
@@ -31,7 +32,11 @@ std::vector<std::int64_t> sample_rows(std::int64_t length, std::int64_t samples,
   const std::int64_t count = std::min(length, samples);
   std::vector<std::int64_t> rows;
   for (std::int64_t i = 0; i < count; ++i) {
-    const std::int64_t first = length * i / count, next = length * (i + 1) / count;
+    // floor(length i / count), the product kept small.
+    const auto part = [&](std::int64_t n) {
+      return length / count * n + length % count * n / count;
+    };
+    const std::int64_t first = part(i), next = part(i + 1);
     const std::uint64_t random = mix(mix(seed) + static_cast<std::uint64_t>(i));
     rows.push_back(first +
                    static_cast<std::int64_t>(random % static_cast<std::uint64_t>(next - first)));
@@ -51,13 +56,14 @@ Tensor to_tensor(const std::vector<std::int64_t>& rows, const Tensor& like) {
 
 void check_quality(const Tensor& q, const Tensor& k, const Tensor& v,
                    const QualityOptions& options) {
-  check_heads(kOp, q, k, v);
-  TORCH_CHECK(options.samples > 0, kOp, ": samples must be positive, got ", options.samples);
-  TORCH_CHECK(q.sym_numel() > 0 && v.sym_numel() > 0, kOp, ": q, k and v must not be empty, got ",
-              q.sizes(), ", ", k.sizes(), ", ", v.sizes());
-  TORCH_CHECK(!options.favor.cu_seqlens_q.defined() && !options.favor.cu_seqlens_k.defined(), kOp,
-              ": packed sequences are not supported; pass them padded with key_mask");
-  TORCH_CHECK(!options.favor.initial_state.defined(), kOp,
+  TORCH_CHECK(v.defined(), kQuality, ": v must be a defined tensor");
+  check_heads(kQuality, q, k, v);
+  TORCH_CHECK(options.samples > 0, kQuality, ": samples must be positive, got ", options.samples);
+  TORCH_CHECK(q.sym_numel() > 0 && v.sym_numel() > 0, kQuality,
+              ": q, k and v must not be empty, got ", q.sizes(), ", ", k.sizes(), ", ", v.sizes());
+  TORCH_CHECK(!options.favor.cu_seqlens_q.defined() && !options.favor.cu_seqlens_k.defined(),
+              kQuality, ": packed sequences are not supported; pass them padded with key_mask");
+  TORCH_CHECK(!options.favor.initial_state.defined(), kQuality,
               ": a state holds no separate keys; pass them in k, got an initial_state");
 }
 
@@ -147,7 +153,10 @@ ApproximationQuality approximation_quality(const Tensor& q, const Tensor& k, con
   const at::NoGradGuard no_grad;
   check_quality(q, k, v, options);
   const Tensor q64 = q.to(at::kDouble), k64 = k.to(at::kDouble), v64 = v.to(at::kDouble);
-  const SoftmaxRows exact(kOp, q64, k64, target_of(options.favor));
+  FavorArgs args = favor_args(q64, k64, v64, W, options.favor);
+  args.op = kQuality;
+  check_favor_args(args);
+  const SoftmaxRows exact(kQuality, q64, k64, target_of(options.favor));
   const std::vector<std::int64_t> sampled = sample_rows(q.size(2), options.samples, options.seed);
   const Tensor rows = to_tensor(sampled, q);
   const Tensor queries = q64.index_select(2, rows);  // [B, H, S, D]

@@ -41,6 +41,11 @@ LogFeatures query_features(const Tensor& q, const Tensor& W, const FavorOptions&
     if (options.bias_q.defined()) log = log + per_head(options.bias_q, q.size(1));
     return {log, at::ones_like(log)};
   }
+  if (map == FeatureMap::kExp) {
+    const double eps = options.eps.value_or(default_eps(map));
+    const Tensor log = eps > 0 ? at::logaddexp(u, at::full({}, std::log(eps), u.options())) : u;
+    return {log, at::ones_like(log)};
+  }
   const Tensor phi = map == FeatureMap::kTrigonometric
                          ? at::cat({u.sin(), u.cos()}, -1)
                          : apply_elementwise(map, u) + options.eps.value_or(default_eps(map));

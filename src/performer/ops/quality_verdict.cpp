@@ -6,16 +6,39 @@
 #include <vector>
 
 #include "performer/ops/quality.h"
+#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {
 
+constexpr const char* kVerdict = "quality_verdict: ";
 constexpr double kRounding = 1e-6;       // equal errors are not worse
 constexpr double kMostFeatures = 16384;  // more are no advice
 
 std::vector<double> to_vector(const Tensor& t) {
   const Tensor values = t.to(at::kCPU, at::kDouble).contiguous();
   return {values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel()};
+}
+
+// The fields are plain tensors: whoever builds or cuts one by hand must keep them of one length.
+void check_fields(const ApproximationQuality& quality) {
+  const auto check = [](const Tensor& t, const char* name) {
+    TORCH_CHECK(t.defined() && t.dim() == 1 && t.is_floating_point(), kVerdict, name,
+                " must be a floating point tensor [heads], got ",
+                t.defined() ? c10::toString(t.scalar_type()) : "None", " ",
+                t.defined() ? t.sizes() : at::IntArrayRef());
+    TORCH_CHECK(has_values(t), kVerdict, name, " must hold values, got a tensor on ", t.device());
+  };
+  check(quality.error, "error");
+  check(quality.uniform_error, "uniform_error");
+  check(quality.suggested_features, "suggested_features");
+  const auto heads = quality.error.size(0);
+  TORCH_CHECK(quality.uniform_error.size(0) == heads && quality.suggested_features.size(0) == heads,
+              kVerdict,
+              "error, uniform_error and suggested_features must have one value for each head, "
+              "got ",
+              heads, ", ", quality.uniform_error.size(0), " and ",
+              quality.suggested_features.size(0));
 }
 
 struct Heads {
@@ -30,14 +53,19 @@ struct Heads {
   }
 };
 
+// What a user can do today, the cheapest first.
 std::string advice(double suggested) {
+  constexpr const char* kFeatures =
+      "orthogonal projections (kind=\"orthogonal\") or, for the positive map, optimal ones "
+      "(performer.fit_oprf and performer.oprf)";
   std::ostringstream text;
   if (suggested <= kMostFeatures) {
-    text << "use more features (about " << suggested << "), redraw, or calibrate";
+    text << "use more features (about " << suggested << "), " << kFeatures;
   } else if (std::isnan(suggested)) {
-    text << "use more features, redraw, or calibrate";
+    text << "use more features, " << kFeatures;
   } else {
-    text << "the norms are too large for any practical number of features; calibrate";
+    text << "the norms are too large for any practical number of features; pass a smaller scale, "
+            "normalise q and k, or use exact attention in these heads";
   }
   return text.str();
 }
@@ -45,6 +73,7 @@ std::string advice(double suggested) {
 }  // namespace
 
 std::string verdict(const ApproximationQuality& quality) {
+  check_fields(quality);
   const Heads heads{to_vector(quality.error), to_vector(quality.uniform_error),
                     to_vector(quality.suggested_features)};
   const auto any = [&](const auto& test) {

@@ -14,8 +14,11 @@ constexpr std::int64_t kBlockElements = std::int64_t{1} << 21;
 
 // [B, Lk] or [B, 1|Hkv|H, Lk] -> [B, 1|H, 1, Lk]
 Tensor expand_key_bias(const char* op, const Tensor& bias, const Tensor& k, std::int64_t heads) {
+  check_dense(op, "key_bias", bias);
   TORCH_CHECK(at::isFloatingType(bias.scalar_type()), op, ": key_bias must be floating, got ",
               bias.scalar_type());
+  TORCH_CHECK(bias.device() == k.device(), op, ": key_bias must be on ", k.device(), ", got ",
+              bias.device());
   const Tensor b = bias.dim() == 2 ? bias.unsqueeze(1) : bias;
   const bool fits = b.dim() == 3 && b.size(0) == k.size(0) && b.size(2) == k.size(2) &&
                     (b.size(1) == 1 || b.size(1) == k.size(1) || b.size(1) == heads);
@@ -26,15 +29,34 @@ Tensor expand_key_bias(const char* op, const Tensor& bias, const Tensor& k, std:
 
 }  // namespace
 
+void check_dense(const char* op, const char* name, const Tensor& t) {
+  TORCH_CHECK(!t.defined() || t.layout() == at::kStrided, op, ": ", name,
+              " must be a dense tensor, got ", t.layout());
+}
+
+void check_float_range(const char* op, const char* name, double value, at::ScalarType dtype) {
+  constexpr double kLeast = std::numeric_limits<float>::min();
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const double size = std::abs(value);
+  TORCH_CHECK(dtype == at::kDouble || size == 0 || (size >= kLeast && size <= kMost), op, ": ",
+              name, " must lie in the range of float32, ", kLeast, " ... ", kMost,
+              " (float64 inputs alone take others), got ", value);
+}
+
 void check_heads(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
+  TORCH_CHECK(q.defined() && k.defined(), op, ": q and k must be defined tensors");
+  check_dense(op, "q", q);
+  check_dense(op, "k", k);
+  check_dense(op, "v", v);
   TORCH_CHECK(q.dim() == 4, op, ": q must be [batch, heads, length, dim], got ", q.sizes());
   TORCH_CHECK(at::isFloatingType(q.scalar_type()), op, ": q must be floating, got ",
               q.scalar_type());
   TORCH_CHECK(k.dim() == 4 && k.size(0) == q.size(0) && k.size(3) == q.size(3), op,
               ": k must be [batch, key heads, key length, dim] with the batch and dim of q ",
               q.sizes(), ", got ", k.sizes());
-  TORCH_CHECK(k.size(1) > 0 && q.size(1) % k.size(1) == 0, op, ": the ", k.size(1),
-              " heads of k must divide the ", q.size(1), " heads of q");
+  TORCH_CHECK(q.size(3) > 0, op, ": q must have a last size that is not 0, got ", q.sizes());
+  TORCH_CHECK(k.size(1) > 0 && q.size(1) > 0 && q.size(1) % k.size(1) == 0, op, ": the ", k.size(1),
+              " heads of k must divide the ", q.size(1), " heads of q (neither 0)");
   TORCH_CHECK(k.scalar_type() == q.scalar_type() && k.device() == q.device(), op,
               ": k must have the dtype and device of q (", q.scalar_type(), ", ", q.device(),
               "), got ", k.scalar_type(), ", ", k.device());
@@ -48,6 +70,7 @@ void check_heads(const char* op, const Tensor& q, const Tensor& k, const Tensor&
 }
 
 void check_key_mask(const char* op, const Tensor& key_mask, const Tensor& k) {
+  check_dense(op, "key_mask", key_mask);
   TORCH_CHECK(key_mask.scalar_type() == at::kBool, op, ": key_mask must be bool, got ",
               key_mask.scalar_type());
   TORCH_CHECK(key_mask.dim() == 2 && key_mask.size(0) == k.size(0) && key_mask.size(1) == k.size(2),
@@ -57,7 +80,7 @@ void check_key_mask(const char* op, const Tensor& key_mask, const Tensor& k) {
 }
 
 bool has_values(const Tensor& t) {
-  return !t.is_meta() && !t.unsafeGetTensorImpl()->is_python_dispatch() &&
+  return t.has_storage() && !t.is_meta() && !t.unsafeGetTensorImpl()->is_python_dispatch() &&
          !t.key_set().has(c10::DispatchKey::Functionalize);
 }
 
@@ -72,9 +95,10 @@ SoftmaxRows::SoftmaxRows(const char* op, const Tensor& q, const Tensor& k,
   heads_ = q.size(1);
   scale_ = options.scale.value_or(1.0 / std::sqrt(static_cast<double>(q.size(3))));
   TORCH_CHECK(std::isfinite(scale_) && scale_ > 0, op, ": scale must be positive, got ", scale_);
+  check_float_range(op, "scale", scale_, q.scalar_type());
   TORCH_CHECK(!causal_ || q.size(2) == k.size(2), op,
-              ": causal attention needs queries and keys of one length, got ", q.size(2), " and ",
-              k.size(2));
+              ": causal attention needs q and k of one length, got q ", q.sizes(), ", k ",
+              k.sizes());
   const auto dtype = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   if (options.key_mask.defined()) {
     check_key_mask(op, options.key_mask, k);

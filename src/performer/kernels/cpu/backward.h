@@ -175,6 +175,7 @@ class Backward {
       store(slope + n, exponential ? g * load(phi + n) : g);
     }
     if (!exponential) multiply_slopes(problem_.map, slope, u, s.mp);
+    if (projection_.log_sum().active()) projection_.log_sum().multiply_slopes(slope, u, s.mp);
     return {along, inverse};
   }
 
@@ -202,6 +203,7 @@ class Backward {
       store(slope + n, g);
       sum += g;
     }
+    if (projection_.log_sum().active()) projection_.log_sum().multiply_slopes(slope, u, s.mp);
     return sum_lanes(sum);
   }
 

@@ -233,6 +233,8 @@ class CausalBackward {
       }
       if (problem_.map != Map::kExponential) {
         multiply_slopes(problem_.map, slope, u_ + r * kChunk, kChunk);
+      } else if (query_projection_.log_sum().active()) {
+        query_projection_.log_sum().multiply_slopes(slope, u_ + r * kChunk, kChunk);
       }
     }
     query_projection_.pull_back({slope_, 1, kChunk}, tokens, dx_);
@@ -394,6 +396,8 @@ class CausalBackward {
         store(slope + n * kLanes, g);
         total[n] += g;
       }
+      const LogSum& log_sum = keys_.projection().log_sum();
+      if (log_sum.active()) log_sum.multiply_slopes(slope, key_u_ + r * kChunk, kChunk);
     }
     keys_.projection().pull_back({slope_, 1, kChunk}, tokens, dx_);
     if (problem_.norm_term) {

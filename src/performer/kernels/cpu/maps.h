@@ -27,8 +27,6 @@ inline Vec map_value(Map map, Vec u) {
   switch (map) {
     case Map::kRelu:
       return u <= Vec{} ? Vec{} : u;  // NaN stays
-    case Map::kExp:
-      return exp(u);
     case Map::kSigmoid:
       return reciprocal_of_sum(exp(-u));
     case Map::kAbs:
@@ -54,21 +52,17 @@ inline Vec map_slope(Map map, Vec u) {
   switch (map) {
     case Map::kRelu:
       return u > Vec{} ? splat(1) : Vec{};
-    case Map::kExp:
-      return exp(u);
-    case Map::kSigmoid: {
-      const Vec s = reciprocal_of_sum(exp(-u));
-      return s * (splat(1) - s);
-    }
+    case Map::kSigmoid:  // 1 - s is the sigmoid of -u, which has no difference to cancel
+      return reciprocal_of_sum(exp(-u)) * reciprocal_of_sum(exp(u));
     case Map::kAbs:
       return u > Vec{} ? splat(1) : (u < Vec{} ? splat(-1) : u);
     case Map::kGelu:  // u Phi(u): Phi(u) + u Phi'(u)
       return by_lane<gauss_lane>(u) + u * exp(u * u * splat(-0.5F)) * splat(0.398942280401432678F);
     case Map::kCos:
       return by_lane<minus_sin_lane>(u);
-    case Map::kTanh: {
-      const Vec t = by_lane<tanh_lane>(u);
-      return splat(1) - t * t;
+    case Map::kTanh: {  // 1 - tanh^2 = 4 s (1 - s), s the sigmoid of 2 u
+      const Vec two = u + u;
+      return splat(4) * reciprocal_of_sum(exp(-two)) * reciprocal_of_sum(exp(two));
     }
     case Map::kSquare:
       return u + u;
@@ -90,7 +84,6 @@ inline void with_map(Map map, Body body) {
     return body([](auto function, Vec u) { return function(Map::name, u); })
   switch (map) {
     PERFORMER_CASE(kRelu);
-    PERFORMER_CASE(kExp);
     PERFORMER_CASE(kSigmoid);
     PERFORMER_CASE(kAbs);
     PERFORMER_CASE(kGelu);
@@ -124,5 +117,54 @@ inline void multiply_slopes(Map map, float* to, const float* u, std::int64_t n) 
     }
   });
 }
+
+/// log2(2^l + eps) for each l: how phi = exp(u) + eps keeps to the scales of exponential features.
+/// -inf, where nothing is, stays.
+class LogSum {
+ public:
+  LogSum() = default;
+  explicit LogSum(const FavorProblem& p)
+      : active_(p.map == Map::kExponential && p.eps > 0),
+        floor_(active_ ? static_cast<float>(__builtin_log2(p.eps)) : 0) {}
+
+  bool active() const { return active_; }
+
+  void apply(float* l, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; i += kLanes) store(l + i, with_floor(load(l + i)));
+  }
+
+  /// to[i] times the slope 2^l / (2^l + eps) = 1 - eps / 2^sum, from sum = apply's result.
+  void multiply_slopes(float* to, const float* sum, std::int64_t n) const {
+    for (std::int64_t i = 0; i < n; i += kLanes) {
+      const Vec slope = splat(1) - exp2(splat(floor_) - load(sum + i));
+      store(to + i, load(to + i) * max(slope, Vec{}));
+    }
+  }
+
+ private:
+  // log2(1 + t) / t on [0, 1], to 2e-7 with its own rounding.
+  static Vec log2_1p_over(Vec t) {
+    Vec p = splat(0.00757913751121181F);
+    p = p * t + splat(-0.04268719288223697F);
+    p = p * t + splat(0.11305198984435415F);
+    p = p * t + splat(-0.19728522439234158F);
+    p = p * t + splat(0.2757196684411042F);
+    p = p * t + splat(-0.3584284923783576F);
+    p = p * t + splat(0.4806954753185511F);
+    p = p * t + splat(-0.7213403288518873F);
+    return p * t + splat(1.4426949983881154F);
+  }
+
+  Vec with_floor(Vec l) const {
+    const Vec floor = splat(floor_);
+    const Vec distance = l > floor ? floor - l : l - floor;
+    const Vec t = exp2(distance);
+    const Vec sum = (l > floor ? l : floor) + t * log2_1p_over(t);
+    return l == splat(-__builtin_inff()) ? l : sum;
+  }
+
+  bool active_ = false;
+  float floor_ = 0;  // log2 eps
+};
 
 }  // namespace performer::kernels::PERFORMER_ISA

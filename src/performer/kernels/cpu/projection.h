@@ -16,6 +16,7 @@ class Projection {
   Projection(const FavorProblem& p, const Sizes& s, Scratch& scratch)
       : problem_(p),
         sizes_(s),
+        log_sum_(p),
         rows_(scratch.floats(s.mp * s.dp)),
         panels_(scratch.floats(s.panels(s.d))),
         bias_(scratch.floats(s.mp)),
@@ -46,37 +47,42 @@ class Projection {
   const float* bias() const { return bias_; }  // [mp]; exponential maps: -inf in the padding
   const float* eps() const { return eps_; }    // [mp]; f(0) + eps = 0 in the padding
   const float* rows() const { return rows_; }  // [mp, dp]
+  const LogSum& log_sum() const { return log_sum_; }
 
   /// u [tokens, ldf] = x W^T + token_i + bias_r. x: [tokens, dp].
   void token_major(const float* x, std::int64_t tokens, const float* token, float* u) const {
     if (identity()) {
-      const Vec factor = splat(sqrt_scale(problem_));
+      const Vec factor = splat(identity_factor());
       for (std::int64_t t = 0; t < tokens; ++t) {
+        const Vec add = splat(token[t]);
         for (std::int64_t i = 0; i < sizes_.dp; i += kLanes) {
-          store(u + t * sizes_.ldf + i, load(x + t * sizes_.dp + i) * factor);
+          store(u + t * sizes_.ldf + i, load(x + t * sizes_.dp + i) * factor + add);
         }
       }
-      return;
+    } else {
+      gemm<Plus::kOffsets>(tokens, sizes_.mp, sizes_.d, {x, sizes_.dp, 1},
+                           Right::panels(panels_, sizes_.d), u, sizes_.ldf, {token, bias_});
     }
-    gemm<Plus::kOffsets>(tokens, sizes_.mp, sizes_.d, {x, sizes_.dp, 1},
-                         Right::panels(panels_, sizes_.d), u, sizes_.ldf, {token, bias_});
     for (std::int64_t t = 0; t < tokens; ++t) {
-      for (std::int64_t r = sizes_.m; r < sizes_.mp; ++r) u[t * sizes_.ldf + r] = padding();
+      float* row = u + t * sizes_.ldf;
+      for (std::int64_t r = sizes_.m; r < sizes_.mp; ++r) row[r] = padding();
+      if (log_sum_.active()) log_sum_.apply(row, sizes_.mp);
     }
   }
 
   /// u [mp, kChunk] = W x^T + bias_r + token_j. x_t: [dp, kChunk], zeros beyond the last token.
   void feature_major(const float* x_t, const float* token, float* u) const {
     if (identity()) {
-      const Vec factor = splat(sqrt_scale(problem_));
+      const Vec factor = splat(identity_factor());
       for (std::int64_t i = 0; i < sizes_.mp * kChunk; i += kLanes) {
-        store(u + i, load(x_t + i) * factor);
+        store(u + i, load(x_t + i) * factor + load(token + i % kChunk));
       }
-      return;
+    } else {
+      gemm<Plus::kOffsets>(sizes_.mp, kChunk, sizes_.d, {rows_, sizes_.dp, 1},
+                           Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
     }
-    gemm<Plus::kOffsets>(sizes_.mp, kChunk, sizes_.d, {rows_, sizes_.dp, 1},
-                         Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
     for (std::int64_t i = sizes_.m * kChunk; i < sizes_.mp * kChunk; ++i) u[i] = padding();
+    if (log_sum_.active()) log_sum_.apply(u, sizes_.mp * kChunk);
   }
 
   /// x [tokens, dp] = sqrt(scale) g W for the gradient g of natural log units. strides of g.
@@ -98,6 +104,10 @@ class Projection {
   }
 
  private:
+  float identity_factor() const {
+    return sqrt_scale(problem_) * (problem_.map == Map::kExponential ? kLog2E : 1.0F);
+  }
+
   /// u of a feature that is not there, whatever its token: 0 times infinity is no 0.
   float padding() const { return problem_.map == Map::kExponential ? -__builtin_inff() : 0; }
 
@@ -142,6 +152,7 @@ class Projection {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
+  LogSum log_sum_;
   float *rows_, *panels_, *bias_, *eps_;
   const void *w_ = this, *b_ = this;  // nothing packed yet
   std::int64_t w_head_ = -1, bias_head_ = -1;

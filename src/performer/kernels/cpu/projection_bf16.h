@@ -10,7 +10,11 @@ namespace performer::kernels::PERFORMER_ISA {
 class PairProjection {
  public:
   PairProjection(const FavorProblem& p, const Sizes& s, Scratch& scratch)
-      : problem_(p), sizes_(s), bias_(scratch.floats(s.mp)), eps_(scratch.floats(s.mp)) {
+      : problem_(p),
+        sizes_(s),
+        log_sum_(p),
+        bias_(scratch.floats(s.mp)),
+        eps_(scratch.floats(s.mp)) {
     for (int part = 0; part < 2; ++part) {
       rows_[part] = reinterpret_cast<Pair*>(scratch.floats(s.mp * s.dp / 2));
       panels_[part] = reinterpret_cast<Pair*>(scratch.floats(round_up(s.mp, kPanel) * s.dp / 2));
@@ -41,6 +45,7 @@ class PairProjection {
     for (auto r = most(first, sizes_.m); r < first + rows; ++r) {
       for (std::int64_t t = 0; t < tokens; ++t) u[(r - first) * tokens + t] = padding();
     }
+    if (log_sum_.active()) log_sum_.apply(u, rows * tokens);
   }
 
   /// u [tokens, ldf] = x W^T. x: [tokens, dp / 2].
@@ -49,6 +54,7 @@ class PairProjection {
     gemm_pairs<false>(tokens, sizes_.mp, sizes_.dp / 2, parts, 2, sizes_.dp / 2, u, sizes_.ldf);
     for (std::int64_t t = 0; t < tokens; ++t) {
       for (auto r = sizes_.m; r < sizes_.mp; ++r) u[t * sizes_.ldf + r] = padding();
+      if (log_sum_.active()) log_sum_.apply(u + t * sizes_.ldf, sizes_.mp);
     }
   }
 
@@ -102,6 +108,7 @@ class PairProjection {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
+  LogSum log_sum_;
   float *bias_, *eps_;
   Pair* rows_[2];
   Pair* panels_[2];

@@ -13,6 +13,7 @@ class Step {
   Step(const FavorProblem& p, const Sizes& s, Scratch scratch)
       : problem_(p),
         sizes_(s),
+        log_sum_(p),
         state_(s, scratch),
         x_(scratch.floats(s.dp)),
         v_(scratch.floats(s.dvp)),
@@ -58,14 +59,14 @@ class Step {
     const auto factor = static_cast<float>(__builtin_sqrt(problem_.scale) * unit);
     if (w.data == nullptr) {
       for (std::int64_t i = 0; i < s.dp; i += kLanes) store(u + i, load(x_ + i) * splat(factor));
-      return;
-    }
-    const auto rows = problem_.mirrored ? s.m / 2 : s.m;
-    const auto* matrix =
-        static_cast<const float*>(w.data) + head_of(h, heads, w.heads) * rows * s.d;
-    for (std::int64_t r = 0; r < rows; ++r) u[r] = dot(matrix + r * s.d) * factor;
-    if (problem_.mirrored) {
-      for (std::int64_t r = 0; r < rows; ++r) u[rows + r] = -u[r];
+    } else {
+      const auto rows = problem_.mirrored ? s.m / 2 : s.m;
+      const auto* matrix =
+          static_cast<const float*>(w.data) + head_of(h, heads, w.heads) * rows * s.d;
+      for (std::int64_t r = 0; r < rows; ++r) u[r] = dot(matrix + r * s.d) * factor;
+      if (problem_.mirrored) {
+        for (std::int64_t r = 0; r < rows; ++r) u[rows + r] = -u[r];
+      }
     }
     for (std::int64_t r = s.m; r < s.mp; ++r) u[r] = exponential() ? -__builtin_inff() : 0;
     if (!exponential()) return;
@@ -74,6 +75,7 @@ class Step {
       const double b = bias.data == nullptr ? 0 : parameter_at(bias, first + r) * unit;
       u[r] = (u[r] + static_cast<float>(b)) + token;
     }
+    if (log_sum_.active()) log_sum_.apply(u, s.mp);
   }
 
   float dot(const float* row) const {
@@ -140,6 +142,7 @@ class Step {
 
   const FavorProblem& problem_;
   const Sizes& sizes_;
+  LogSum log_sum_;
   State state_;
   float *x_, *v_, *key_, *query_, *out_, *token_;
 };

@@ -49,7 +49,8 @@ FeatureGradient causal_query_gradient(const FeatureBlock& queries, const KeyBloc
   for (const auto row : chunk.exact_rows) {
     const Tensor weights = chunk.exact_weights(queries, keys, rows, row);
     const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(3);
-    grad.features.select(3, row).add_(at::matmul(along, weights).squeeze(3));
+    const Tensor exact = at::matmul(along, weights);  // [B, Hs, G, 1, M']
+    grad.features.narrow(3, row, 1).add_(queries.chained(exact, row, 1));
   }
   return grad;
 }
@@ -83,7 +84,8 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
   for (const auto row : chunk.exact_rows) {
     const Tensor exact = chunk.exact_weights(queries, keys, rows, row);
     const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(-1);
-    grad.features.features.narrow(2, 0, row + 1).add_((exact * along).sum(2));
+    const Tensor from_row = (exact * along).sum(2);  // [B, Hs, i + 1, M']
+    grad.features.features.narrow(2, 0, row + 1).add_(keys.features.chained(from_row, 0, row + 1));
     const Tensor row_out = rows.grad.select(3, row).unsqueeze(3);  // [B, Hs, G, 1, Dv]
     grad.values.narrow(2, 0, row + 1).add_((exact.sum(-1).unsqueeze(-1) * row_out).sum(2));
   }

@@ -33,9 +33,13 @@ Tensor FeatureBlock::scaled(const Tensor& shift) const {
   return log2.defined() ? at::exp2(log2 + shift) : scale_pow2(value, exponent + shift);
 }
 
+Tensor FeatureBlock::chained(const Tensor& grad, std::int64_t start, std::int64_t length) const {
+  return log2_slope.defined() ? grad * log2_slope.narrow(-2, start, length) : grad;
+}
+
 FeatureGradient FeatureBlock::pull_back(const Tensor& grad, const Tensor& shift,
                                         const Tensor& scaled) const {
-  if (log2.defined()) return {scaled * grad, {}};
+  if (log2.defined()) return {chained(scaled * grad, 0, grad.size(-2)), {}};
   FeatureGradient out{scale_pow2(slope, exponent + shift) * grad, {}};
   if (token_factor) out.token = (scaled * grad).sum(-1);
   return out;
@@ -51,6 +55,16 @@ FeatureBlock FeatureSide::features(const Tensor& x, const Tensor& token_bias,
   FeatureBlock block;
   block.x = x;
   const Tensor u = project(x);  // [..., C, M]
+  if (map == FeatureMap::kExp) {
+    Tensor log2 = u * kLog2E;
+    if (eps > 0) {  // log2(2^u + eps)
+      const Tensor sum = at::logaddexp2(log2, at::full({}, std::log2(eps), u.options()));
+      block.log2_slope = at::exp2(log2 - sum);
+      log2 = sum;
+    }
+    block.log2 = masked(log2, mask, -std::numeric_limits<double>::infinity());
+    return block;
+  }
   if (!is_softmax_map(map)) {
     block.value = masked(apply_elementwise(map, u) + eps, mask, 0.0);
     block.slope = masked(elementwise_slope(map, u), mask, 0.0);

@@ -15,11 +15,12 @@ struct FeatureGradient {
 };
 
 /// Features of a block of tokens, kept so that no factor over- or underflows:
-///   exponential maps  phi = 2^log2
+///   log features      phi = 2^log2
 ///   all others        phi = value 2^exponent
 struct FeatureBlock {
   Tensor x;                   // [..., C, D] the tokens, zeros where masked
   Tensor log2;                // [..., C, M']
+  Tensor log2_slope;          // [..., C, M'] of log2 for u log2(e); undefined: 1
   Tensor value;               // [..., C, M']
   Tensor slope;               // [..., C, M'] derivative of value for u
   Tensor exponent;            // [..., C, 1] integers
@@ -29,6 +30,8 @@ struct FeatureBlock {
   const Tensor& bound() const { return log2.defined() ? log2 : exponent; }
   /// phi 2^shift, integer shift broadcast against [..., C, M'].
   Tensor scaled(const Tensor& shift) const;
+  /// The gradient for u from that for ln phi, both of the tokens [start, start + length).
+  Tensor chained(const Tensor& grad, std::int64_t start, std::int64_t length) const;
   /// Pulls `grad` (for scaled(shift), which the caller has at hand) back to the block's terms.
   FeatureGradient pull_back(const Tensor& grad, const Tensor& shift, const Tensor& scaled) const;
 };

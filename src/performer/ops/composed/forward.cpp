@@ -26,7 +26,7 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
     const Tensor zero = denominator.eq(0);
     out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
     // Exponential features never sum to 0: these left the range of the scales.
-    if (is_exponential_map(p.args.map())) {
+    if (has_log_features(p.args.map())) {
       const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
       out = out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
     }

@@ -1,4 +1,4 @@
-#include "performer/models/rotary.h"
+#include "performer/ops/rotary.h"
 
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -6,30 +6,20 @@
 #include <algorithm>
 #include <vector>
 
-namespace performer::models {
+namespace performer {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Tensor turned(const Tensor& x, const Tensor& turns) {
-  const auto real = turns.scalar_type() == at::kComplexDouble ? at::kDouble : at::kFloat;
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
-  sizes[1] = turns.size(0);
-  sizes.back() = turns.size(1);
-  const Tensor pairs = x.to(real).contiguous().unflatten(-1, {turns.size(1), 2});
-  const Tensor product = at::view_as_complex(pairs).mul(turns.view(sizes));
-  return at::view_as_real(product).flatten(-2).to(x.scalar_type());
-}
-
 class Rotate : public torch::autograd::Function<Rotate> {
  public:
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& turns) {
     ctx->save_for_backward({turns});
-    return turned(x, turns);
+    return turn_pairs(x, turns);
   }
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
-    return {turned(grads[0], ctx->get_saved_variables()[0].conj()), Tensor()};
+    return {turn_pairs(grads[0], ctx->get_saved_variables()[0].conj()), Tensor()};
   }
 };
 
@@ -45,6 +35,18 @@ Tensor turns_of(const Tensor& positions, std::int64_t head_dim) {
 }
 
 }  // namespace
+
+Tensor turn_pairs(const Tensor& x, const Tensor& turns) {
+  const auto real = turns.scalar_type() == at::kComplexDouble ? at::kDouble : at::kFloat;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+  sizes[1] = turns.size(0);
+  sizes.back() = turns.size(1);
+  Tensor dense = x.to(real).contiguous();
+  if (dense.storage_offset() % 2 != 0) dense = dense.clone();  // complex numbers begin at even ones
+  const Tensor pairs = dense.unflatten(-1, {turns.size(1), 2});
+  const Tensor product = at::view_as_complex(pairs).mul(turns.view(sizes));
+  return at::view_as_real(product).flatten(-2).to(x.scalar_type());
+}
 
 Tensor rotate(const Tensor& x, const Tensor& turns) { return Rotate::apply(x, turns); }
 
@@ -63,4 +65,4 @@ Tensor RotaryTables::turns(const Tensor& index, const at::TensorOptions& like) c
   return turns_of(index.to(at::kDouble), head_dim_).to(complex_type(like));
 }
 
-}  // namespace performer::models
+}  // namespace performer

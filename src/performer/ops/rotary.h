@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace performer::models {
+namespace performer {
 
 using at::Tensor;
 
@@ -13,6 +13,8 @@ using at::Tensor;
 /// RotaryTables;  returns a contiguous tensor of x's dtype. The backward pass turns back and stores
 /// nothing of x.
 Tensor rotate(const Tensor& x, const Tensor& turns);
+/// The same without a graph, for operators that have a backward pass of their own.
+Tensor turn_pairs(const Tensor& x, const Tensor& turns);
 
 /// Rotary positions for head width D: position p turns pair i by the angle p 10000^(-2i/D).
 /// Computed in float64 and kept up to the longest length asked for.
@@ -30,4 +32,4 @@ class RotaryTables {
   Tensor table_;  // [capacity, D/2] in the dtype and on the device of the last call
 };
 
-}  // namespace performer::models
+}  // namespace performer
