@@ -24,14 +24,14 @@ struct Outer {
 template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, Inner>
 void visit_fields(Config& c, Visitor&& field) {
-  field("kind", c.kind, "Kind.", {"favor", "exact"});
-  field("rate", c.rate, "Rate.");
+  field("kind", c.kind, "Kind.", {"favor", "exact"}, Hints{{"softmax", "exact"}});
+  field("rate", c.rate, "Rate.", Aliases{"lr", "learning_rate"});
 }
 
 template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, Outer>
 void visit_fields(Config& c, Visitor&& field) {
-  field("layers", c.layers, "Layers.");
+  field("layers", c.layers, "Layers.", Range{1, 100}, Aliases{"num_layers"});
   field("causal", c.causal, "Causal.");
   field("kinds", c.kinds, "Kinds.");
   field("sizes", c.sizes, "Sizes.");
@@ -85,7 +85,7 @@ TEST(Config, NamesPlaceAndSuggestionOfAnUnknownKey) {
             "recipe.toml:2: unknown key layer; did you mean layers?");
   EXPECT_EQ(complaint("[inner]\n\nkid = \"exact\"\n"),
             "recipe.toml:3: unknown key inner.kid; did you mean inner.kind?");
-  EXPECT_EQ(complaint("", {"rate=2"}), "--set rate=2: unknown key rate; did you mean inner.rate?");
+  EXPECT_EQ(complaint("", {"rate=2"}), "--set rate: unknown key rate; did you mean inner.rate?");
   EXPECT_EQ(complaint("zzzzzzzz = 3\n"),
             "recipe.toml:1: unknown key zzzzzzzz; --dump-config lists the known ones");
 }
@@ -95,7 +95,8 @@ TEST(Config, RefusesWrongTypesAndWords) {
             "recipe.toml:1: layers must be a whole number, got \"3\"");
   EXPECT_EQ(complaint("layers = 3.5\n"), "recipe.toml:1: layers must be a whole number, got 3.5");
   EXPECT_EQ(complaint("causal = 1\n"), "recipe.toml:1: causal must be true or false, got 1");
-  EXPECT_EQ(complaint("kinds = [1]\n"), "recipe.toml:1: kinds must be a list of strings, got [1]");
+  EXPECT_EQ(complaint("kinds = [1]\n"),
+            "recipe.toml:1: kinds must be a string or a list of strings, got [1]");
   EXPECT_EQ(complaint("inner = 1\n"),
             "recipe.toml:1: unknown key inner; --dump-config lists the known ones");
   EXPECT_EQ(complaint("[inner]\nkind = \"soft\"\n"),
@@ -103,6 +104,130 @@ TEST(Config, RefusesWrongTypesAndWords) {
   EXPECT_NE(complaint("[inner]\nrate = inf\n").find("recipe.toml:2"), std::string::npos);
   EXPECT_NE(complaint("layers = = 3\n").find("recipe.toml:1: "), std::string::npos);
   EXPECT_NE(complaint("", {"layers"}).find("key=value"), std::string::npos);
+}
+
+TEST(Config, RefusesWholeNumbersOutsideTheirRangeWithValueAndLimit) {
+  EXPECT_EQ(complaint("layers = 101\n"), "recipe.toml:1: layers must be at most 100, got 101");
+  EXPECT_EQ(complaint("layers = 0\n"), "recipe.toml:1: layers must be at least 1, got 0");
+  EXPECT_EQ(complaint("", {"layers=1000000000"}),
+            "--set layers: layers must be at most 100, got 1000000000");
+  EXPECT_NE(complaint("", {"layers=9223372036854775808"}).find("must be a whole number"),
+            std::string::npos);
+  Outer config;
+  config.layers = -1;
+  try {
+    check_ranges(list_fields(config), "outer.");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "outer.layers: must be at least 1, got -1");
+  }
+}
+
+TEST(Config, TakesTheNamesThatOtherProgramsUse) {
+  const auto c = read("num_layers = 3\n[inner]\nlr = 0.5\n");
+  EXPECT_EQ(c.layers, 3);
+  EXPECT_EQ(c.inner.rate, 0.5);
+  EXPECT_EQ(read("[inner]\nlr = 0.5\n", {"inner.rate=0.25"}).inner.rate, 0.25);
+  EXPECT_EQ(read("[inner]\nrate = 0.5\n", {"inner.lr=0.25"}).inner.rate, 0.25);
+  EXPECT_EQ(complaint("[inner]\nlr = 1\nrate = 2\n"),
+            "recipe.toml:3: inner.rate and inner.lr (recipe.toml:2) are the same key; keep one");
+}
+
+TEST(Config, SuggestsTheOwnNameForAnother) {
+  EXPECT_EQ(complaint("", {"lr=2"}), "--set lr: unknown key lr; did you mean inner.rate?");
+  EXPECT_EQ(complaint("[inner]\nlearning_rte = 2\n"),
+            "recipe.toml:2: unknown key inner.learning_rte; did you mean inner.rate?");
+  EXPECT_EQ(complaint("", {"inner.kind=softmax"}),
+            "--set inner.kind: inner.kind must be one of favor, exact, got \"softmax\"; did you "
+            "mean exact?");
+  EXPECT_EQ(complaint("", {"inner.kind=favour"}),
+            "--set inner.kind: inner.kind must be one of favor, exact, got \"favour\"; did you "
+            "mean favor?");
+}
+
+// Repeats a text n times.
+std::string times(std::size_t n, const std::string& text) {
+  std::string all;
+  for (std::size_t i = 0; i < n; ++i) all += text;
+  return all;
+}
+
+TEST(Config, RefusesTomlThatWouldExhaustTheStack) {
+  const std::vector<std::string> texts{
+      "a = " + times(100'000, "["),
+      "a = " + times(100'000, "[") + times(100'000, "]"),
+      "a = " + times(100'000, "{a = "),
+      "[" + times(100'000, "a.") + "a]\nb = 1\n",
+      times(100'000, "a.") + "a = 1\n",
+      times(100'000, "\"a\" . ") + "a = 1\n",
+      "x = { y = { " + times(100'000, "a.") + "a = 1 } }\n",
+      "a = \"\"\"\n\"\" # \"\"\"\n" + times(100'000, "b.") + "b = 1\n",
+  };
+  for (const auto& text : texts) {
+    const auto said = complaint(text);
+    EXPECT_TRUE(said.find("nested deeper than 32 brackets") != std::string::npos ||
+                said.find("a key of more than 16 parts") != std::string::npos)
+        << said.substr(0, 200);
+  }
+  EXPECT_NE(complaint("", {"layers=" + times(100'000, "[")}).find("nested deeper"),
+            std::string::npos);
+  EXPECT_EQ(read("[inner]\nkind = 'exact' # " + times(100, "a.[{") + "\n").inner.kind, "exact");
+  EXPECT_EQ(read("kinds = [\"" + times(100, "a.[{") + "\"]\n").kinds[0], times(100, "a.[{"));
+  const std::string quotes = times(3, "'");
+  EXPECT_EQ(read("kinds = [" + quotes + times(100, "a.[{") + quotes + "]\n").kinds[0],
+            times(100, "a.[{"));
+}
+
+TEST(Config, RefusesTextsThatBreakTheParsersAssumptions) {
+  EXPECT_TRUE(complaint("layers =1979-05-27 3\n").starts_with("recipe.toml: not TOML"));
+  EXPECT_TRUE(complaint("[\\U[a]]\n").starts_with("recipe.toml"));
+  EXPECT_NE(complaint("layers = 1979-05-27\n").find("values are numbers, strings"),
+            std::string::npos);
+  EXPECT_NE(complaint("", {"layers=1979-05-27 3"}).find("must be a whole number"),
+            std::string::npos);
+}
+
+TEST(Config, TakesLettersOutsideAsciiInStringsAndCommentsAlone) {
+  const std::string want = "a letter outside ASCII, where only strings and comments may have one";
+  EXPECT_EQ(complaint("causal = true\ncaf\xc3\xa9 = 1\n"), "recipe.toml:2: " + want);
+  EXPECT_EQ(complaint("\xef\xbb\xbe layers = 1\n"), "recipe.toml:1: " + want);
+  EXPECT_EQ(read("\xef\xbb\xbflayers = 3 # caf\xc3\xa9\n").layers, 3);
+  EXPECT_EQ(read("kinds = [\"caf\xc3\xa9\"]\n").kinds[0], "caf\xc3\xa9");
+}
+
+TEST(Config, RefusesMoreKeysThanAnyRecipeHas) {
+  std::string text;
+  for (int i = 0; i < 100'000; ++i) text += fmt::format("k{} = 1\n", i);
+  EXPECT_NE(complaint(text).find("more than 10000 keys"), std::string::npos);
+}
+
+TEST(Config, ShowsNoMoreThanALineOfWhatItRefuses) {
+  const std::string odd = "\"\\u001b[31m" + times(10'000, "x") + "\"";
+  const auto key = complaint(odd + " = 1\n");
+  EXPECT_LT(key.size(), 300) << key;
+  EXPECT_EQ(key.find('\x1b'), std::string::npos);
+  EXPECT_LT(complaint("layers = " + odd + "\n").size(), 300);
+  EXPECT_LT(complaint("", {"layers=" + times(10'000, "x")}).size(), 300);
+  EXPECT_LT(complaint("", {"inner.kind=" + times(10'000, "x")}).size(), 300);
+}
+
+TEST(Config, RefusesTextThatIsNotUtf8) {
+  EXPECT_NE(complaint("a = \"caf\xe9\"\n").find("recipe.toml:1: "), std::string::npos);
+  EXPECT_EQ(complaint("", {"inner.kind=caf\xe9"}), "--set \"inner.kind=caf\\ufffd\": is not UTF-8");
+}
+
+TEST(Config, AHostileObjectIsReadInBounds) {
+  nlohmann::ordered_json object;
+  object["\x1b[31m"] = 1;
+  Outer config;
+  try {
+    ConfigTree::from_json(object, "config.json").read_into(list_fields(config));
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "config.json: unknown key \"\\u001b[31m\"; --dump-config lists the "
+                 "known ones");
+  }
 }
 
 TEST(Config, WritesWhatItReads) {

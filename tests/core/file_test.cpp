@@ -114,6 +114,19 @@ TEST(FileTest, ReadingStopsAtTheLimit) {
   EXPECT_EQ(error_of([&] { read_file(folder / "file", 3); }).code(), ExitCode::kBadInput);
 }
 
+TEST(FileTest, SmallFilesAreRegularOnesAndNothingElseIsWaitedFor) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero")}) {
+    const Error error = error_of([&] { read_file(path); });
+    EXPECT_EQ(error.code(), ExitCode::kBadInput);
+    EXPECT_EQ(error.what(), path.string() + ": a pipe or a device, where a file is needed");
+  }
+  EXPECT_EQ(error_of([&] { read_file(folder.path()); }).what(),
+            folder.path().string() + ": a folder, where a file is needed");
+  EXPECT_FALSE(read_file("/proc/self/status").empty());  // claims to be empty
+}
+
 TEST(FileTest, MappingAPipeFailsAndDoesNotWait) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);

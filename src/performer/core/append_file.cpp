@@ -15,10 +15,14 @@ namespace performer {
 AppendFile::AppendFile(std::filesystem::path path, Warn warn)
     : path_(std::move(path)),
       warn_(std::move(warn)),
-      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+      file_(::open(path_.c_str(), O_RDWR | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0666)) {
   struct stat status {};
   if (file_.get() < 0 || ::fstat(file_.get(), &status) != 0) {
     fail_write(path_, errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(ExitCode::kNoSpace, "{}: a pipe or device is in the place of a file; move it away",
+         path_.string());
   }
   size_ = status.st_size;
 }

@@ -17,7 +17,7 @@ class AppendFile {
  public:
   using Warn = std::function<void(const std::string& problem)>;
 
-  /// Opens or makes the file; kNoSpace where that is not possible.
+  /// Opens or makes the file; kNoSpace where that is not possible, as where a pipe has its name.
   AppendFile(std::filesystem::path path, Warn warn);
 
   /// False where the record was left out.

@@ -2,20 +2,29 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
-#include <numeric>
 
 #include "performer/core/error.h"
+#include "performer/core/json.h"
+#include "performer/core/log.h"
+#include "performer/core/nearest.h"
+#include "performer/core/safe_text.h"
 
 namespace performer {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
+constexpr std::int64_t kMostText = 1 << 22;  // of a recipe's value, escapes included
+
 constexpr std::string_view type_name(const FieldValue& value) {
-  constexpr std::string_view kNames[] = {"true or false",     "a whole number",
-                                         "a number",          "a string",
-                                         "a list of strings", "a list of whole numbers"};
+  constexpr std::string_view kNames[] = {"true or false",
+                                         "a whole number",
+                                         "a number",
+                                         "a string",
+                                         "a string or a list of strings",
+                                         "a list of whole numbers"};
   return kNames[value.index()];
 }
 
@@ -46,6 +55,12 @@ bool assign(std::string& field, const Json& value) {
 
 template <class T>
 bool assign(std::vector<T>& field, const Json& value) {
+  if constexpr (std::is_same_v<T, std::string>) {
+    if (value.is_string()) {  // a list of one; of an empty one: of none
+      field.assign(value.get_ref<const std::string&>().empty() ? 0 : 1, value.get<std::string>());
+      return true;
+    }
+  }
   if (!value.is_array()) return false;
   std::vector<T> items(value.size());
   for (std::size_t i = 0; i < items.size(); ++i) {
@@ -61,41 +76,65 @@ std::string join(const std::vector<std::string_view>& words) {
   return text;
 }
 
-// Levenshtein distance, one row at a time.
-std::int64_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::int64_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (std::size_t i = 0; i < a.size(); ++i) {
-    std::int64_t diagonal = row[0]++;
-    for (std::size_t j = 0; j < b.size(); ++j) {
-      const auto replaced = diagonal + (a[i] == b[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
-    }
-  }
-  return row.back();
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kShown = 200;
+  return text.size() <= kShown ? text : text.substr(0, utf8_prefix(text.substr(0, kShown))) + "...";
 }
 
-std::string_view last_part(std::string_view dotted) {
-  return dotted.substr(dotted.rfind('.') + 1);  // npos + 1 = 0: the whole
+// As written where it could be a key, else in quotes and harmless.
+std::string key_text(const std::string& name) {
+  constexpr std::string_view kLetters =
+      "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-";
+  const bool plain = name.size() <= 100 && name.find_first_not_of(kLetters) == std::string::npos;
+  return plain ? name : shown(name);
+}
+
+// `what` begins the message: the place and the name.
+void check_range(const Field& field, const std::string& what) {
+  const auto* number = std::get_if<std::int64_t*>(&field.value);
+  if (number == nullptr) return;
+  const std::int64_t value = **number;
+  if (value < field.range.least) {
+    fail(ExitCode::kUsage, "{} must be at least {}, got {}", what, field.range.least, value);
+  }
+  if (value > field.range.most) {
+    fail(ExitCode::kUsage, "{} must be at most {}, got {}", what, field.range.most, value);
+  }
+}
+
+void check_choice(const Field& field, const std::string& what) {
+  if (field.choices.empty()) return;
+  const auto& word = *std::get<std::string*>(field.value);
+  const auto& choices = field.choices;
+  if (std::find(choices.begin(), choices.end(), word) != choices.end()) return;
+  const auto hint = std::find_if(field.hints.begin(), field.hints.end(),
+                                 [&](const Hints::Pair& pair) { return pair.first == word; });
+  const auto suggestion = hint == field.hints.end()
+                              ? did_you_mean(word, {choices.begin(), choices.end()})
+                              : fmt::format("; did you mean {}?", hint->second);
+  fail(ExitCode::kUsage, "{} must be one of {}, got {}{}", what, join(choices), shown(word),
+       suggestion);
+}
+
+[[noreturn]] void fail_unknown(const std::string& place, const std::string& name,
+                               const std::vector<Field>& fields) {
+  std::vector<std::string> names;
+  std::map<std::string, std::string> own;
+  for (const auto& field : fields) {
+    names.push_back(field.name);
+    for (const auto& alias : field.aliases) {
+      names.push_back(alias);
+      own.emplace(alias, field.name);
+    }
+  }
+  auto near = nearest_name(name, names);
+  if (own.contains(near)) near = own.at(near);
+  fail(ExitCode::kUsage, "{}: unknown key {}; {}", place, key_text(name),
+       near.empty() ? std::string("--dump-config lists the known ones")
+                    : fmt::format("did you mean {}?", near));
 }
 
 }  // namespace
-
-std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
-  std::string best;
-  auto best_distance = static_cast<std::int64_t>(name.size()) / 3 + 1;  // more is another word
-  for (const auto& candidate : names) {
-    // "layers" is meant to be "model.layers" as much as "model.layer" is.
-    const auto distance = std::min(edit_distance(name, candidate),
-                                   edit_distance(last_part(name), last_part(candidate)) + 1);
-    if (distance <= best_distance && (best.empty() || distance < best_distance)) {
-      best = candidate;
-      best_distance = distance;
-    }
-  }
-  return best;
-}
 
 ConfigTree ConfigTree::from_json(const Json& values, std::string source) {
   ConfigTree tree;
@@ -113,13 +152,17 @@ ConfigTree ConfigTree::from_json(const Json& values, std::string source) {
 }
 
 void ConfigTree::put(Entry entry) {
+  constexpr std::size_t kMostKeys = 10'000;
   const auto same = [&](const Entry& other) { return other.name == entry.name; };
   if (const auto old = std::find_if(entries_.begin(), entries_.end(), same);
       old != entries_.end()) {
     *old = std::move(entry);
-  } else {
-    entries_.push_back(std::move(entry));
+    return;
   }
+  if (entries_.size() == kMostKeys) {
+    fail(ExitCode::kUsage, "{}: more than {} keys", entry.place, kMostKeys);
+  }
+  entries_.push_back(std::move(entry));
 }
 
 bool ConfigTree::contains(std::string_view dotted) const {
@@ -127,32 +170,47 @@ bool ConfigTree::contains(std::string_view dotted) const {
                      [&](const Entry& entry) { return entry.name == dotted; });
 }
 
-void ConfigTree::read_into(const std::vector<Field>& fields) const {
+// Aliases replaced. One field under two names is refused, except where --set comes after the file.
+std::vector<ConfigTree::Entry> ConfigTree::with_own_names(const std::vector<Field>& fields) const {
+  std::map<std::string, std::string> own;
+  for (const auto& field : fields) {
+    for (const auto& alias : field.aliases) own.emplace(alias, field.name);
+  }
+  std::vector<Entry> entries;
+  std::map<std::string, const Entry*> given;
   for (const auto& entry : entries_) {
-    const auto field = std::find_if(fields.begin(), fields.end(),
-                                    [&](const Field& f) { return f.name == entry.name; });
-    if (field == fields.end()) {
-      std::vector<std::string> names(fields.size());
-      std::transform(fields.begin(), fields.end(), names.begin(),
-                     [](const Field& f) { return f.name; });
-      const auto near = nearest_name(entry.name, names);
-      fail(ExitCode::kUsage, "{}: unknown key {}; {}", entry.place, entry.name,
-           near.empty() ? std::string("--dump-config lists the known ones")
-                        : fmt::format("did you mean {}?", near));
+    entries.push_back(entry);
+    auto& renamed = entries.back();
+    if (const auto alias = own.find(entry.name); alias != own.end()) {
+      log_info("{}: {} is taken as {}", entry.place, entry.name, alias->second);
+      renamed.name = alias->second;
     }
-    const auto value = Json::parse(entry.json);
-    if (!std::visit([&](auto* target) { return assign(*target, value); }, field->value)) {
-      fail(ExitCode::kUsage, "{}: {} must be {}, got {}", entry.place, entry.name,
-           type_name(field->value), entry.json);
-    }
-    if (!field->choices.empty()) {
-      const auto& word = *std::get<std::string*>(field->value);
-      if (std::find(field->choices.begin(), field->choices.end(), word) == field->choices.end()) {
-        fail(ExitCode::kUsage, "{}: {} must be one of {}, got \"{}\"", entry.place, entry.name,
-             join(field->choices), word);
-      }
+    const auto [before, fresh] = given.emplace(renamed.name, &entry);
+    if (!fresh && !entry.place.starts_with("--set ")) {
+      fail(ExitCode::kUsage, "{}: {} and {} ({}) are the same key; keep one", entry.place,
+           entry.name, before->second->name, before->second->place);
     }
   }
+  return entries;
+}
+
+void ConfigTree::read_into(const std::vector<Field>& fields) const {
+  for (const auto& entry : with_own_names(fields)) {
+    const auto field = std::find_if(fields.begin(), fields.end(),
+                                    [&](const Field& f) { return f.name == entry.name; });
+    if (field == fields.end()) fail_unknown(entry.place, entry.name, fields);
+    const auto value = parse_json(entry.json, entry.place, {.bytes = kMostText});
+    if (!std::visit([&](auto* target) { return assign(*target, value); }, field->value)) {
+      fail(ExitCode::kUsage, "{}: {} must be {}, got {}", entry.place, entry.name,
+           type_name(field->value), shortened(entry.json));
+    }
+    check_range(*field, entry.place + ": " + entry.name);
+    check_choice(*field, entry.place + ": " + entry.name);
+  }
+}
+
+void check_ranges(const std::vector<Field>& fields, std::string_view section) {
+  for (const auto& field : fields) check_range(field, fmt::format("{}{}:", section, field.name));
 }
 
 Json fields_to_json(const std::vector<Field>& fields) {

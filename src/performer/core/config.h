@@ -16,16 +16,40 @@ namespace performer {
 /// A config struct declares its fields once, in visit_fields(config, field):
 ///   field("heads", c.heads, "Attention heads; must divide dim.");
 ///   field("norm", c.norm, "Normalisation.", {"layer", "rms"});
+///   field("layers", c.layers, "Blocks.", Range{1, 1 << 14}, Aliases{"num_layers"});
+///   field("kernel", c.kernel, "Map.", {"positive", "relu"}, Hints{{"softmax", "positive"}});
 ///   field("attention", c.attention, "Attention of the layers.");   // a struct with visit_fields
-/// Recipes, --set, --dump-config, help and checkpoint metadata all derive from that list.
+/// Recipes, --set, --dump-config, help, limits and checkpoint metadata all derive from that list.
 using FieldValue = std::variant<bool*, std::int64_t*, double*, std::string*,
                                 std::vector<std::string>*, std::vector<std::int64_t>*>;
+
+/// The values that a whole number may have. What sizes memory has an upper end.
+struct Range {
+  std::int64_t least = INT64_MIN;
+  std::int64_t most = INT64_MAX;
+};
+
+/// Names that other programs have for the same key: accepted, with a line that says the own one.
+struct Aliases {
+  Aliases(std::initializer_list<std::string_view> list) : names(list) {}
+  std::vector<std::string_view> names;
+};
+
+/// Words that are none of the choices, and the choice that was probably meant: refused with it.
+struct Hints {
+  using Pair = std::pair<std::string_view, std::string_view>;
+  Hints(std::initializer_list<Pair> list) : meant(list) {}
+  std::vector<Pair> meant;
+};
 
 struct Field {
   std::string name;  // dotted: model.attention.kind
   FieldValue value;
   std::string_view help;
   std::vector<std::string_view> choices;  // of a string; empty: any
+  Range range;                            // of a whole number
+  std::vector<std::string> aliases;       // dotted
+  std::vector<Hints::Pair> hints;
 };
 
 namespace detail {
@@ -35,17 +59,31 @@ class FieldCollector {
   FieldCollector(std::vector<Field>& fields, std::string prefix)
       : fields_(fields), prefix_(std::move(prefix)) {}
 
-  template <class T>
-  void operator()(const char* name, T& value, const char* help,
-                  std::initializer_list<std::string_view> choices = {}) {
+  template <class T, class... More>
+  void operator()(const char* name, T& value, const char* help, const More&... more) {
     if constexpr (std::constructible_from<FieldValue, T*>) {
-      fields_.push_back({prefix_ + name, &value, help, choices});
+      fields_.push_back({prefix_ + name, &value, help, {}, {}, {}, {}});
+      (add(more), ...);
     } else {
       visit_fields(value, FieldCollector(fields_, prefix_ + name + "."));
     }
   }
+  template <class... More>
+  void operator()(const char* name, std::string& value, const char* help,
+                  std::initializer_list<std::string_view> choices, const More&... more) {
+    (*this)(name, value, help, more...);
+    fields_.back().choices = choices;
+  }
 
  private:
+  void add(const Range& range) { fields_.back().range = range; }
+  void add(const Hints& hints) { fields_.back().hints = hints.meant; }
+  void add(const Aliases& aliases) {
+    for (const auto name : aliases.names) {
+      fields_.back().aliases.push_back(prefix_ + std::string(name));
+    }
+  }
+
   std::vector<Field>& fields_;
   std::string prefix_;
 };
@@ -60,6 +98,10 @@ std::vector<Field> list_fields(Config& config) {
   return fields;
 }
 
+/// Throws Error (kUsage) for a whole number outside its range; `section`, with its dot, comes
+/// before the names.
+void check_ranges(const std::vector<Field>& fields, std::string_view section);
+
 /// Values as read from a file, with the place of each for messages.
 class ConfigTree {
  public:
@@ -72,7 +114,8 @@ class ConfigTree {
   void set(std::string_view assignment);
 
   /// Moves the values into `fields`. An unknown key, a wrong type or a value that is not among the
-  /// choices is an Error (kUsage) with its place, and for a misspelt key a suggestion.
+  /// choices or in the range is an Error (kUsage) with its place, and for a misspelt key a
+  /// suggestion. Aliases are taken with a line in the log.
   void read_into(const std::vector<Field>& fields) const;
 
   bool contains(std::string_view dotted) const;
@@ -84,6 +127,7 @@ class ConfigTree {
     std::string json;   // the value
   };
   void put(Entry entry);
+  std::vector<Entry> with_own_names(const std::vector<Field>& fields) const;
   std::vector<Entry> entries_;
 };
 
@@ -91,8 +135,5 @@ class ConfigTree {
 nlohmann::ordered_json fields_to_json(const std::vector<Field>& fields);
 /// A complete recipe in TOML, each key with its help as a comment.
 std::string fields_to_toml(const std::vector<Field>& fields);
-
-/// Of `names` the one nearest to `name`, or empty when none is near.
-std::string nearest_name(std::string_view name, const std::vector<std::string>& names);
 
 }  // namespace performer

@@ -1,18 +1,39 @@
+#include <stdexcept>
+
+// The parser relies on assumptions that some malformed texts break, as `a = 1979-05-27 3`. Release
+// builds would go on from there, debug builds abort: here every build refuses the text.
+namespace {
+
+struct BrokenAssumption : std::runtime_error {
+  BrokenAssumption() : std::runtime_error("") {}
+};
+
+constexpr void require_assumption(bool holds) {
+  if (!holds) throw BrokenAssumption();
+}
+
+}  // namespace
+
+#undef NDEBUG
+// NOLINTNEXTLINE(readability-identifier-naming): the library's name
+#define TOML_ASSERT(condition) require_assumption(static_cast<bool>(condition))
 #include <toml++/toml.h>
-#include <cerrno>
+
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "performer/core/config.h"
 #include "performer/core/error.h"
+#include "performer/core/file.h"
+#include "performer/core/safe_text.h"
+#include "performer/core/toml_guard.h"
 
 namespace performer {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::int64_t kMostBytes = 1 << 20;  // of a recipe
 
 Json to_json(const toml::node& node, const std::string& place) {
   if (const auto* array = node.as_array()) {
@@ -30,10 +51,13 @@ Json to_json(const toml::node& node, const std::string& place) {
 }
 
 toml::table parse(std::string_view text, const std::string& source) {
+  guard_toml(text, source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
     fail(ExitCode::kUsage, "{}:{}: {}", source, error.source().begin.line, error.description());
+  } catch (const BrokenAssumption&) {
+    fail(ExitCode::kUsage, "{}: not TOML; `--dump-config` of a good recipe shows the form", source);
   }
 }
 
@@ -68,12 +92,12 @@ std::string toml_value(const FieldValue& value) {
 }  // namespace
 
 ConfigTree ConfigTree::from_toml_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) {
-    fail(ExitCode::kUsage, "{}: cannot be read: {}; name a recipe, as in configs/", path,
-         std::strerror(errno));
+  std::string text;
+  try {
+    text = read_file(path, kMostBytes);
+  } catch (const Error& error) {
+    fail(ExitCode::kUsage, "{}; name a recipe, as in configs/", error.what());
   }
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
   return from_toml(text, path);
 }
 
@@ -88,6 +112,7 @@ ConfigTree ConfigTree::from_toml(std::string_view text, std::string source) {
 }
 
 void ConfigTree::set(std::string_view assignment) {
+  if (!is_utf8(assignment)) fail(ExitCode::kUsage, "--set {}: is not UTF-8", shown(assignment));
   const auto equals = assignment.find('=');
   if (equals == 0 || equals == std::string_view::npos) {
     fail(ExitCode::kUsage, "--set {}: must be key=value, as in --set model.layers=6", assignment);
@@ -97,15 +122,17 @@ void ConfigTree::set(std::string_view assignment) {
       std::string::npos) {
     fail(ExitCode::kUsage, "--set {}: {} is no key", assignment, quoted(key));
   }
+  const std::string place = "--set " + key;
+  guard_toml(text, place);
   std::string value;
   try {
     const auto table = toml::parse("value = " + text);
     if (table.size() != 1) throw Error(ExitCode::kUsage, "");
-    value = to_json(*table.get("value"), "--set " + std::string(assignment)).dump();
+    value = to_json(*table.get("value"), place).dump();
   } catch (const std::runtime_error&) {
     value = quoted(text);  // a bare word or path
   }
-  put({key, "--set " + std::string(assignment), std::move(value)});
+  put({key, place, std::move(value)});
 }
 
 std::string fields_to_toml(const std::vector<Field>& fields) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "performer/core/error.h"
+#include "performer/core/temporary_file.h"
 
 namespace performer {
 namespace {
@@ -27,12 +28,33 @@ constexpr std::size_t kWritePiece = 1 << 20;
        std::generic_category().message(error_number));
 }
 
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+using TakePiece = std::function<void(std::span<const std::byte>)>;
+
+std::int64_t piece_size(const struct stat& status) {
+  // One byte more than a small file has shows its end; a megabyte for each would take longer to
+  // clear than the file to read.
+  const std::int64_t size =
+      S_ISREG(status.st_mode) ? std::min<std::int64_t>(status.st_size + 1, kPiece) : kPiece;
+  return std::max<std::int64_t>(size, kLeastPiece);
 }
 
-std::filesystem::path temporary_beside(const std::filesystem::path& path) {
-  return folder_of(path) / fmt::format(".tmp-{}-{}", path.filename().string(), ::getpid());
+void read_all(int file, std::int64_t piece_bytes, const std::filesystem::path& path,
+              const TakePiece& take) {
+  std::vector<std::byte> piece(static_cast<std::size_t>(piece_bytes));
+  while (true) {
+    const ssize_t count = ::read(file, piece.data(), piece.size());
+    if (count > 0) {
+      take(std::span(piece).first(static_cast<std::size_t>(count)));
+    } else if (count == 0) {
+      return;
+    } else if (errno != EINTR) {
+      fail_read(path, errno);
+    }
+  }
+}
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
 }  // namespace
@@ -61,33 +83,28 @@ bool FileDescriptor::reset() {
   return fd < 0 || ::close(fd) == 0;
 }
 
-void read_pieces(const std::filesystem::path& path,
-                 const std::function<void(std::span<const std::byte>)>& take) {
+void read_pieces(const std::filesystem::path& path, const TakePiece& take) {
   const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (file.get() < 0) {
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
     fail_read(path, errno);
   }
-  struct stat status {};
-  const bool sized = ::fstat(file.get(), &status) == 0 && S_ISREG(status.st_mode);
-  // One byte more than a small file has shows its end; a megabyte for each would take longer to
-  // clear than the file to read.
-  const std::int64_t size = sized ? std::min<std::int64_t>(status.st_size + 1, kPiece) : kPiece;
-  std::vector<std::byte> piece(static_cast<std::size_t>(std::max<std::int64_t>(size, kLeastPiece)));
-  while (true) {
-    const ssize_t count = ::read(file.get(), piece.data(), piece.size());
-    if (count > 0) {
-      take(std::span(piece).first(static_cast<std::size_t>(count)));
-    } else if (count == 0) {
-      return;
-    } else if (errno != EINTR) {
-      fail_read(path, errno);
-    }
-  }
+  read_all(file.get(), piece_size(status), path, take);
 }
 
 std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+  // Without O_NONBLOCK, opening a pipe of this name would wait for a writer for ever.
+  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  struct stat status {};
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
+    fail_read(path, errno);
+  }
+  if (!S_ISREG(status.st_mode)) {
+    fail(ExitCode::kBadInput, "{}: {}, where a file is needed", path.string(),
+         S_ISDIR(status.st_mode) ? "a folder" : "a pipe or a device");
+  }
   std::string text;
-  read_pieces(path, [&](std::span<const std::byte> piece) {
+  read_all(file.get(), piece_size(status), path, [&](std::span<const std::byte> piece) {
     if (static_cast<std::int64_t>(text.size() + piece.size()) > max_bytes) {
       fail(ExitCode::kBadInput, "{}: larger than the {} bytes such a file may have", path.string(),
            max_bytes);
@@ -119,6 +136,9 @@ FileWriter::FileWriter(std::filesystem::path path)
   }
 }
 
+FileWriter::FileWriter(std::filesystem::path path, FileDescriptor file)
+    : path_(std::move(path)), file_(std::move(file)) {}
+
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const auto piece = bytes.first(std::min(bytes.size(), kWritePiece));
@@ -144,18 +164,15 @@ std::string FileWriter::finish() {
 }
 
 AtomicFile::AtomicFile(const std::filesystem::path& path)
-    : path_(path), writer_(temporary_beside(path)) {}
+    : path_(path),
+      temporary_(std::make_unique<TemporaryFile>(path)),
+      writer_(path, temporary_->duplicate()) {}
 
-AtomicFile::~AtomicFile() {
-  if (!committed_) {
-    ::unlink(writer_.path().c_str());
-  }
-}
+AtomicFile::~AtomicFile() = default;
 
 std::string AtomicFile::commit() {
   std::string hash = writer_.finish();
-  rename_path(writer_.path(), path_);
-  committed_ = true;
+  temporary_->publish();
   fsync_folder(folder_of(path_));
   return hash;
 }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -13,7 +14,8 @@
 /// path: kBadInput where a file cannot be read, kNoSpace where one cannot be written.
 namespace performer {
 
-/// The whole file; kBadInput above `max_bytes`. Pipes work too.
+/// The whole of a regular file; kBadInput above `max_bytes`, and for folders, pipes and devices,
+/// which are not waited for.
 std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes = 1 << 30);
 
 /// Calls `take` with the file's bytes, piece after piece, in constant memory.
@@ -51,6 +53,8 @@ class FileDescriptor {
 class FileWriter {
  public:
   explicit FileWriter(std::filesystem::path path);
+  /// Into a file that is open already; `path` is what errors call it.
+  FileWriter(std::filesystem::path path, FileDescriptor file);
 
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
@@ -68,8 +72,11 @@ class FileWriter {
   std::int64_t bytes_ = 0;
 };
 
+class TemporaryFile;
+
 /// A file that appears under its name complete, or not at all: a temporary file beside it, renamed
-/// by commit(). Without commit() nothing is left and an older file of that name stays.
+/// by commit(). Without commit() nothing is left, of a killed program neither, and an older file of
+/// that name stays.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::filesystem::path& path);
@@ -84,8 +91,8 @@ class AtomicFile {
 
  private:
   std::filesystem::path path_;
+  std::unique_ptr<TemporaryFile> temporary_;
   FileWriter writer_;
-  bool committed_ = false;
 };
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);

@@ -54,9 +54,6 @@ struct Header {
   std::int64_t data_begin = 0;  // where the header ends in the file
 };
 
-/// A tensor's name from a file, as it may be shown: in quotes, short, without control characters.
-std::string shown_name(const std::string& name);
-
 /// Reads and checks the header of a whole file's bytes; `file` names it in errors (kCorrupt).
 Header parse_header(std::span<const std::byte> bytes, const std::string& file);
 

@@ -1,10 +1,11 @@
 #include <algorithm>
-#include <limits>
-#include <nlohmann/json.hpp>
 #include <optional>
-#include <unordered_set>
+#include <tuple>
+#include <utility>
 
 #include "performer/core/error.h"
+#include "performer/core/json.h"
+#include "performer/core/safe_text.h"
 #include "performer/core/safetensors.h"
 
 namespace performer::safetensors {
@@ -12,7 +13,8 @@ namespace {
 
 constexpr std::int64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t kMaxRank = 64;
-constexpr auto kMaxInt = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
+// A tensor takes five values and at least fifty bytes.
+constexpr JsonLimits kHeaderLimits{.bytes = kMaxHeader, .depth = 8, .values = kMaxHeader / 8};
 
 std::optional<Dtype> dtype_of(std::string_view name) {
   for (int i = 0; i <= static_cast<int>(Dtype::kBool); ++i) {
@@ -24,36 +26,32 @@ std::optional<Dtype> dtype_of(std::string_view name) {
 }
 
 // Takes the header's JSON as it is parsed and refuses the first thing that does not belong there:
-// no tree of values, no depth, no duplicates. Return values follow nlohmann's SAX interface, true
-// to go on; refusals throw.
-class HeaderHandler {
+// no tree of values, no depth.
+class HeaderHandler : public JsonEvents {
  public:
   HeaderHandler(const std::string& file, Header& header) : file_(file), header_(header) {}
 
-  // The interface of nlohmann::json_sax, whose names these are.
-  bool null() { return unexpected("null"); }
-  bool boolean(bool) { return unexpected("a boolean"); }
-  bool number_integer(std::int64_t value) { return number(value, value < 0); }
-  bool number_unsigned(std::uint64_t value) {
-    return number(static_cast<std::int64_t>(std::min(value, kMaxInt)), value > kMaxInt);
+  void null() override { unexpected("null"); }
+  void boolean(bool /*value*/) override { unexpected("a boolean"); }
+  void integer(std::int64_t value) override { whole_number(value, value < 0); }
+  void large_integer(std::uint64_t /*value*/) override { whole_number(0, true); }
+  void number(double /*value*/, const std::string& text) override {
+    unexpected("the number " + text);
   }
-  bool number_float(double, const std::string& text) { return unexpected("the number " + text); }
-  bool binary(std::vector<std::uint8_t>&) { return unexpected("binary data"); }
-  bool string(std::string& value);
-  bool start_object(std::size_t);
-  bool key(std::string& name);
-  bool end_object();
-  bool start_array(std::size_t);
-  bool end_array();
-  bool parse_error(std::size_t position, const std::string&, const nlohmann::json::exception&) {
-    fail(ExitCode::kCorrupt, "{}: header is not JSON at its byte {}", file_, position);
-  }
+  void string(std::string value) override;
+  void start_object() override;
+  void key(std::string name) override;
+  void end_object() override;
+  void start_array() override;
+  void end_array() override;
 
  private:
   enum class Place : std::uint8_t { kStart, kTop, kMetadata, kTensor, kShape, kOffsets, kEnd };
 
-  bool unexpected(const std::string& what) const { refuse("{} where it does not belong", what); }
-  bool number(std::int64_t value, bool out_of_range);
+  [[noreturn]] void unexpected(const std::string& what) const {
+    refuse("{} where it does not belong", what);
+  }
+  void whole_number(std::int64_t value, bool out_of_range);
   void finish_tensor();
 
   template <class... Args>
@@ -62,7 +60,7 @@ class HeaderHandler {
     if (current_.empty()) {
       fail(ExitCode::kCorrupt, "{}: header: {}", file_, problem);
     }
-    fail(ExitCode::kCorrupt, "{}: tensor {}: {}", file_, shown_name(current_), problem);
+    fail(ExitCode::kCorrupt, "{}: tensor {}: {}", file_, shown(current_), problem);
   }
 
   const std::string& file_;
@@ -70,16 +68,15 @@ class HeaderHandler {
   Place place_ = Place::kStart;
   std::string current_;  // the member of the top object that is being read
   std::string field_;    // the member of that
-  std::unordered_set<std::string> names_;
   std::optional<Dtype> dtype_;
   std::optional<std::vector<std::int64_t>> shape_;
   std::optional<std::vector<std::int64_t>> offsets_;
 };
 
-bool HeaderHandler::number(std::int64_t value, bool out_of_range) {
+void HeaderHandler::whole_number(std::int64_t value, bool out_of_range) {
   const bool shape = place_ == Place::kShape;
   if (!shape && place_ != Place::kOffsets) {
-    return unexpected("a number");
+    unexpected("a number");
   }
   if (out_of_range) {
     refuse("a number in {} is out of range", field_);
@@ -89,88 +86,74 @@ bool HeaderHandler::number(std::int64_t value, bool out_of_range) {
     refuse("too many numbers in {}", field_);
   }
   list.push_back(value);
-  return true;
 }
 
-bool HeaderHandler::string(std::string& value) {
+void HeaderHandler::string(std::string value) {
   if (place_ == Place::kMetadata) {
-    if (!header_.metadata.emplace(field_, std::move(value)).second) {
-      refuse("key {} occurs twice", shown_name(field_));
-    }
-    return true;
+    header_.metadata.emplace(field_, std::move(value));
+    return;
   }
-  if (place_ != Place::kTensor || field_ != "dtype" || dtype_) {
-    return unexpected("a string");
+  if (place_ != Place::kTensor || field_ != "dtype") {
+    unexpected("a string");
   }
   dtype_ = dtype_of(value);
   if (!dtype_) {
-    refuse("dtype {} is unknown", shown_name(value));
+    refuse("dtype {} is unknown", shown(value));
   }
-  return true;
 }
 
-bool HeaderHandler::start_object(std::size_t) {
+void HeaderHandler::start_object() {
   switch (place_) {
     case Place::kStart:
       place_ = Place::kTop;
-      return true;
+      return;
     case Place::kTop:
       place_ = current_ == "__metadata__" ? Place::kMetadata : Place::kTensor;
       dtype_.reset();
       shape_.reset();
       offsets_.reset();
-      return true;
+      return;
     default:
-      return unexpected("an object");
+      unexpected("an object");
   }
 }
 
-bool HeaderHandler::key(std::string& name) {
+void HeaderHandler::key(std::string name) {
   if (place_ == Place::kTop) {
-    current_ = name;
-    if (!names_.insert(name).second) {
-      refuse("name occurs twice");
-    }
-    return true;
+    current_ = std::move(name);
+    return;
   }
-  field_ = name;
+  field_ = std::move(name);
   const bool tensor = place_ == Place::kTensor;
-  if (tensor && name != "dtype" && name != "shape" && name != "data_offsets") {
-    refuse("field {} is unknown", shown_name(name));
+  if (tensor && field_ != "dtype" && field_ != "shape" && field_ != "data_offsets") {
+    refuse("field {} is unknown", shown(field_));
   }
-  return true;
 }
 
-bool HeaderHandler::start_array(std::size_t) {
-  if (place_ == Place::kTensor && field_ == "shape" && !shape_) {
+void HeaderHandler::start_array() {
+  if (place_ == Place::kTensor && field_ == "shape") {
     place_ = Place::kShape;
     shape_.emplace();
-    return true;
-  }
-  if (place_ == Place::kTensor && field_ == "data_offsets" && !offsets_) {
+  } else if (place_ == Place::kTensor && field_ == "data_offsets") {
     place_ = Place::kOffsets;
     offsets_.emplace();
-    return true;
+  } else {
+    unexpected("an array");
   }
-  return unexpected("an array");
 }
 
-bool HeaderHandler::end_array() {
-  place_ = Place::kTensor;
-  return true;
-}
+void HeaderHandler::end_array() { place_ = Place::kTensor; }
 
-bool HeaderHandler::end_object() {
+void HeaderHandler::end_object() {
   if (place_ == Place::kTop) {
     place_ = Place::kEnd;
-    return true;
+    return;
   }
   if (place_ == Place::kTensor) {
     finish_tensor();
   }
   place_ = Place::kTop;
   current_.clear();
-  return true;
 }
 
 // The number of bytes of a shape; nothing when it passes 2^63, also where another dimension is 0.
@@ -216,12 +199,12 @@ void check_layout(std::vector<TensorEntry>& tensors, std::int64_t size, const st
   for (const TensorEntry& tensor : tensors) {
     if (tensor.begin != covered) {
       fail(ExitCode::kCorrupt, "{}: tensor {}: {} the bytes before it: starts at {}, not {}", file,
-           shown_name(tensor.name), tensor.begin < covered ? "overlaps" : "leaves a hole after",
+           shown(tensor.name), tensor.begin < covered ? "overlaps" : "leaves a hole after",
            tensor.begin, covered);
     }
     if (tensor.end > size) {
       fail(ExitCode::kCorrupt, "{}: tensor {}: ends at byte {} of {}; the file is cut short", file,
-           shown_name(tensor.name), tensor.end, size);
+           shown(tensor.name), tensor.end, size);
     }
     covered = tensor.end;
   }
@@ -231,14 +214,6 @@ void check_layout(std::vector<TensorEntry>& tensors, std::int64_t size, const st
 }
 
 }  // namespace
-
-std::string shown_name(const std::string& name) {
-  constexpr std::size_t kShown = 100;
-  const bool cut = name.size() > kShown;
-  using Json = nlohmann::json;
-  return Json(name.substr(0, kShown)).dump(-1, ' ', true, Json::error_handler_t::replace) +
-         (cut ? "..." : "");
-}
 
 Header parse_header(std::span<const std::byte> bytes, const std::string& file) {
   const auto size = static_cast<std::int64_t>(bytes.size());
@@ -260,7 +235,7 @@ Header parse_header(std::span<const std::byte> bytes, const std::string& file) {
     fail(ExitCode::kCorrupt, "{}: header does not start with {{", file);
   }
   HeaderHandler handler(file, header);
-  nlohmann::json::sax_parse(text, text + length, &handler);
+  read_json_events({text, length}, file + ": header", kHeaderLimits, handler);
   check_layout(header.tensors, size - header.data_begin, file);
   return header;
 }

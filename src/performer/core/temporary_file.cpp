@@ -1,0 +1,132 @@
+#include "performer/core/temporary_file.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace performer {
+namespace {
+
+constexpr std::int64_t kNames = 1'000'000;
+constexpr std::size_t kMaxDigits = 10;  // of a number at a name's end
+
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+}
+
+std::string prefix_of(const std::filesystem::path& target) {
+  return ".tmp-" + target.filename().string() + "-";
+}
+
+// Calls `make` with one name after the other until one is free; `make` gives 0 or an errno.
+template <class Make>
+std::filesystem::path with_free_name(const std::filesystem::path& target, const Make& make) {
+  for (std::int64_t i = 0; i < kNames; ++i) {
+    const auto number = (static_cast<std::int64_t>(::getpid()) * 1000 + i) % kNames;
+    auto name = folder_of(target) / fmt::format("{}{}", prefix_of(target), number);
+    const int problem = make(name);
+    if (problem == 0) return name;
+    if (problem != EEXIST) fail_write(target, problem);
+  }
+  fail_write(target, EEXIST);
+}
+
+bool lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB) == 0; }
+
+std::string path_of_descriptor(int file) { return fmt::format("/proc/self/fd/{}", file); }
+
+FileDescriptor open_nameless(const std::filesystem::path& folder) {
+#ifdef O_TMPFILE
+  FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
+  // Its name is given through /proc, which small containers may lack.
+  if (file.get() >= 0 && ::access(path_of_descriptor(file.get()).c_str(), F_OK) == 0) return file;
+#endif
+  return FileDescriptor();
+}
+
+// What a living program writes is locked, and stays.
+void clear_left(const std::filesystem::path& target) {
+  const std::string prefix = prefix_of(target);
+  std::error_code ignored;
+  for (std::filesystem::directory_iterator entry(folder_of(target), ignored), end; entry != end;
+       entry.increment(ignored)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const auto number = std::string_view(name).substr(prefix.size());
+    const bool ours = !number.empty() && number.size() <= kMaxDigits &&
+                      number.find_first_not_of("0123456789") == number.npos;
+    if (!ours || !entry->is_regular_file(ignored)) continue;
+    const FileDescriptor file(
+        ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    if (file.get() >= 0 && lock(file.get())) ::unlink(entry->path().c_str());
+  }
+}
+
+}  // namespace
+
+TemporaryFile::TemporaryFile(const std::filesystem::path& target, Naming naming) : target_(target) {
+  clear_left(target_);
+  if (naming == Naming::kLast) file_ = open_nameless(folder_of(target_));
+  if (file_.get() < 0) {
+    open_named();
+  } else {
+    lock(file_.get());
+  }
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (!name_.empty()) ::unlink(name_.c_str());
+}
+
+// Another program may clear the name away between making and locking: then it is made again.
+void TemporaryFile::open_named() {
+  struct stat status {};
+  do {
+    name_ = with_free_name(target_, [&](const std::filesystem::path& name) {
+      file_ = FileDescriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+      return file_.get() < 0 ? errno : 0;
+    });
+    lock(file_.get());  // where a file system cannot lock, nobody clears anything away either
+  } while (::fstat(file_.get(), &status) == 0 && status.st_nlink == 0);
+}
+
+void TemporaryFile::link_named() {
+  const std::string open_file = path_of_descriptor(file_.get());
+  name_ = with_free_name(target_, [&](const std::filesystem::path& name) {
+    const int done =
+        ::linkat(AT_FDCWD, open_file.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
+    return done != 0 ? errno : 0;
+  });
+}
+
+FileDescriptor TemporaryFile::duplicate() const {
+  FileDescriptor copy(::fcntl(file_.get(), F_DUPFD_CLOEXEC, 0));
+  if (copy.get() < 0) fail_write(target_, errno);
+  return copy;
+}
+
+void TemporaryFile::publish() {
+  if (name_.empty()) link_named();
+  rename_path(name_, target_);
+  name_.clear();
+  file_.reset();
+}
+
+FileDescriptor open_unnamed(const std::filesystem::path& beside) {
+  FileDescriptor file = open_nameless(folder_of(beside));
+  if (file.get() >= 0) return file;
+  const auto name = with_free_name(beside, [&](const std::filesystem::path& free) {
+    file = FileDescriptor(::open(free.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    return file.get() < 0 ? errno : 0;
+  });
+  ::unlink(name.c_str());
+  return file;
+}
+
+}  // namespace performer
