@@ -82,9 +82,10 @@ TEST(Joined, BlocksHoldEverySequenceOnceBetweenEnds) {
 TEST(Proteins, BuiltAndPlainFilesGiveTheSameBatches) {
   const TempFolder folder;
   DataConfig plain, built;
-  plain.train = folder.write("a.fasta", ">a\nACDEFGHIKLMN\n>b\nPQR\n>c\nSTVWYXBUZO\n");
+  const auto fasta = folder.write("a.fasta", ">a\nACDEFGHIKLMN\n>b\nPQR\n>c\nSTVWYXBUZO\n");
+  build_pds(fasta, folder.file("a.pds"), {});
+  plain.train = fasta;
   built.train = folder.file("a.pds");
-  build_pds(plain.train, built.train, {});
   plain.length = built.length = 8;
   for (const std::string objective : {"causal", "masked"}) {
     plain.objective = built.objective = objective;
@@ -214,7 +215,7 @@ TEST(Labelled, ClassesAreSortedAndTextIsUnescaped) {
   EXPECT_FALSE(has_split(config, Split::kOod));
   EXPECT_NE(failure_of([&] {
               open_dataset(config, Split::kValid);
-            }).message.find(":5: class 'new' does not occur"),
+            }).message.find(":5: class \"new\" does not occur"),
             std::string::npos);
 }
 
@@ -232,7 +233,7 @@ TEST(Labelled, PairsAreFoundByDocumentId) {
   EXPECT_EQ(row_of(batch.targets.unsqueeze(0), 0), (std::vector<std::int64_t>{1, 0}));
   EXPECT_EQ(batch.num_targets, 2);
   config.train = folder.write("q.tsv", "split\tcites\ta\tb\ntrain\t1\t7\t8\ntrain\t0\t9\t7\n");
-  EXPECT_NE(failure_of([&] { open_dataset(config, Split::kTrain); }).message.find("document '9'"),
+  EXPECT_NE(failure_of([&] { open_dataset(config, Split::kTrain); }).message.find("document \"9\""),
             std::string::npos);
 }
 
@@ -273,6 +274,30 @@ TEST(Baselines, GuessTheMostFrequentAndKeepUnseenTokensFinite) {
   EXPECT_NEAR(b.perplexity, std::exp(-(std::log(0.75) + 2 * std::log(0.25) + std::log(0.125)) / 4),
               1e-12);
   EXPECT_DOUBLE_EQ(uniform_baseline(25).accuracy, 0.04);
+}
+
+TEST(Baselines, HaveOneDefinitionWithTheEndsApartOrCounted) {
+  const TokenSpace space = protein_space();
+  std::vector<std::int64_t> train(static_cast<std::size_t>(space.vocabulary)), held = train;
+  train[alphabet::kFirstLetter] = 3;
+  train[alphabet::kFirstLetter + 1] = 1;
+  train[alphabet::kEos] = 100;
+  held[alphabet::kFirstLetter] = 1;
+  held[alphabet::kEos] = 1;
+  const Baselines apart = baselines_of(space, Ends::kApart, train, held);
+  EXPECT_DOUBLE_EQ(apart.uniform.perplexity, 25);
+  EXPECT_EQ(apart.targets, 1);
+  EXPECT_DOUBLE_EQ(apart.empirical.accuracy, 1);
+  EXPECT_NEAR(apart.empirical.perplexity, 4.0 / 3.0, 1e-12);
+  const Baselines counted = baselines_of(space, Ends::kCounted, train, held);
+  EXPECT_DOUBLE_EQ(counted.uniform.perplexity, 26);
+  EXPECT_EQ(counted.targets, 2);
+  EXPECT_DOUBLE_EQ(counted.empirical.accuracy, 0.5);
+  EXPECT_NEAR(counted.empirical.perplexity, std::sqrt(104.0 / 3.0 * 1.04), 1e-12);
+  TokenSpace classes = byte_space();
+  classes.classes = {"a", "b", "c"};
+  const std::vector<std::int64_t> labels = {1, 2, 3};
+  EXPECT_EQ(baselines_of(classes, Ends::kCounted, labels, labels).choices, 3);
 }
 
 TEST(Split, HoldsFamiliesOutAndSplitsTheRestByContent) {

@@ -175,6 +175,52 @@ TEST(ReadFasta, SaysSoWhereThereIsNoSequenceOrTooMuch) {
   EXPECT_EQ(failure_of([&] { read_fasta(folder.file("missing")); }).code, ExitCode::kBadInput);
 }
 
+TEST(Fasta, ARecordIsRefusedAsSoonAsItExceedsItsBound) {
+  const TempFolder folder;
+  const FastaBound bound{10, "too long"};
+  const auto read = [&](const std::string& text) {
+    ByteSource source(folder.write("a.fasta", text));
+    FastaReader reader(source);
+    FastaRecord record;
+    std::size_t residues = 0;
+    while (reader.next(record, bound)) residues = record.tokens.size();
+    return residues;
+  };
+  EXPECT_EQ(read(">a\nACDEF\nGHIKL\n"), 10U);
+  EXPECT_EQ(read(">a\nACDEF  GH--IKL\n"), 10U) << "blanks and gaps do not count";
+  for (const char* text : {">a\nACDEF\nGHIKLM\n", ">a\nA-DEFGHIKLMN\n", ">a\nA*********C\n"}) {
+    const auto failure = failure_of([&] { read(text); });
+    EXPECT_EQ(failure.code, ExitCode::kBadInput) << text;
+    EXPECT_NE(failure.message.find("too long"), std::string::npos) << failure.message;
+  }
+}
+
+TEST(Fasta, AHeaderWithoutEndIsRefused) {
+  const TempFolder folder;
+  const auto path = folder.write("a.fasta", ">" + std::string(FastaReader::kMaxHeader + 1, 'h'));
+  EXPECT_NE(failure_of([&] { parse(path); }).message.find("a header of more than"),
+            std::string::npos);
+}
+
+std::string warnings_of(const std::string& text) {
+  ::testing::internal::CaptureStderr();
+  parse_text(text);
+  return ::testing::internal::GetCapturedStderr();
+}
+
+TEST(Fasta, WarnsOnceOfFilesThatHoldDna) {
+  const std::string gene = ">g\nACGTACGTNNACGTACGTACGTACGTACGTACGTACGTACGTACGTACGT\n";
+  std::string many;
+  for (int i = 0; i < 300; ++i) many += gene;
+  const std::string warning = warnings_of(many);
+  EXPECT_NE(warning.find("its first 100 sequences hold the letters A, C, G, T"), std::string::npos);
+  EXPECT_EQ(warning.find("look like DNA"), warning.rfind("look like DNA"));
+  EXPECT_NE(warnings_of(gene + gene + gene).find("look like DNA"), std::string::npos);
+  EXPECT_EQ(warnings_of(gene), "") << "too short to tell";
+  EXPECT_NE(warnings_of(many + ">p\nMKV\n"), "") << "proteins after the first hundred";
+  EXPECT_EQ(warnings_of(">p\nMKV\n" + many), "") << "a protein among the first";
+}
+
 TEST(Fasta, SurvivesTwoThousandRandomMutations) {
   const TempFolder folder;
   const std::string good = ">a first\nACDEFGHIKL\nMNPQ*\n>b\r\nRSTV-WY\r\n>c\nACJ";

@@ -112,6 +112,29 @@ TEST(Pds, SurvivesTwoThousandRandomMutations) {
   }
 }
 
+TEST(Pds, AFileCutShortWhileItIsReadIsAnError) {
+  const TempFolder folder;
+  const auto path = folder.file("a.pds");
+  write_pds(path, random_sequences(500, 2000));
+  const PdsFile file(path);
+  for (const std::uintmax_t size : {std::filesystem::file_size(path) / 2, std::uintmax_t{100}}) {
+    std::filesystem::resize_file(path, size);
+    const auto failure = failure_of([&] { file.tokens(499); });
+    EXPECT_EQ(failure.code, ExitCode::kCorrupt);
+    EXPECT_NE(failure.message.find("while it is read"), std::string::npos) << failure.message;
+  }
+}
+
+TEST(Pds, TokensOverwrittenAfterTheCheckNeverLeaveTheAlphabet) {
+  const TempFolder folder;
+  const auto path = folder.file("a.pds");
+  write_pds(path, random_sequences(5, 50));
+  const PdsFile file(path);
+  std::filesystem::resize_file(path, 40);
+  std::filesystem::resize_file(path, 100'000);  // zeros, which are no letters
+  EXPECT_EQ(failure_of([&] { file.tokens(4); }).code, ExitCode::kCorrupt);
+}
+
 TEST(Build, MakesTheSameSequencesAsReadingTheFasta) {
   const TempFolder folder;
   const auto fasta = folder.write_gzip("a.fasta.gz", ">a\nACD-E*\n>b\nac\n>c\n\n>d\nACDE\n");

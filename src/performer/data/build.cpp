@@ -60,8 +60,8 @@ FastaCounts for_sequences(const std::string& path,
     const PdsFile file(path);
     FastaCounts counts;
     for (std::int64_t i = 0; i < file.size(); ++i) {
-      const auto tokens = file.tokens(i);
-      record.tokens.assign(tokens.begin(), tokens.end());
+      record.tokens.resize(static_cast<std::size_t>(file.length(i)));
+      file.read(i, 0, record.tokens);
       take(record);
       ++counts.records;
       counts.residues += file.length(i);

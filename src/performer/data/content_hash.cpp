@@ -14,4 +14,8 @@ ContentHash content_hash(std::span<const std::uint8_t> bytes) {
   return hash;
 }
 
+ContentHash content_hash(std::string_view text) {
+  return content_hash(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+}
+
 }  // namespace performer::data

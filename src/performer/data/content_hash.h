@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 namespace performer::data {
 
@@ -11,6 +12,7 @@ namespace performer::data {
 using ContentHash = std::array<std::uint64_t, 2>;
 
 ContentHash content_hash(std::span<const std::uint8_t> bytes);
+ContentHash content_hash(std::string_view text);
 
 struct ContentHashHasher {
   std::size_t operator()(const ContentHash& hash) const { return hash[0]; }

@@ -5,17 +5,23 @@
 #include <type_traits>
 #include <utility>
 
+#include "performer/core/config.h"
+#include "performer/data/path_list.h"
+
 namespace performer::data {
 
-/// What a model is trained and evaluated on. A path ends in what it holds: .fasta[.gz] or `-`
-/// (FASTA on standard input), .pds (made by `performer data build`), .txt[.gz], .tsv[.gz], an idx
-/// file [.gz], or a folder of PNG and PPM images.
+inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;   // tokens of a row
+inline constexpr std::int64_t kMaxSymbols = std::int64_t{1} << 14;  // of the recall task
+
+/// What a model is trained and evaluated on: .fasta[.gz] or `-` (FASTA on standard input), .pds
+/// (made by `performer data build`), .txt[.gz], .tsv[.gz], an idx file [.gz], or a folder of PNG
+/// and PPM images. A split may name several, folders of them, and patterns.
 struct DataConfig {
   std::string task = "protein";
-  std::string train;
-  std::string valid;
-  std::string test;
-  std::string ood;
+  PathList train;
+  PathList valid;
+  PathList test;
+  PathList ood;
   std::string split_table;
   std::int64_t length = 1024;
   std::int64_t pad_multiple = 128;
@@ -43,15 +49,16 @@ requires std::is_same_v<std::remove_const_t<Config>, DataConfig>
 void visit_fields(Config& c, Visitor&& field) {
   field("task", c.task, "What the rows are.",
         {"protein", "text", "pixels", "recall", "classify", "match"});
-  field("train", c.train, "Training data.");
-  field("valid", c.valid, "Validation data; empty: rows of `train` that are marked so.");
-  field("test", c.test, "Test data; empty: rows of `train` that are marked so.");
-  field("ood", c.ood, "Out-of-distribution data; empty: rows of `train` that are marked so.");
+  field("train", c.train.items, "Training data: files, folders, patterns such as \"x*.fa.gz\".");
+  field("valid", c.valid.items, "Validation data; empty: rows of `train` that are marked so.");
+  field("test", c.test.items, "Test data; empty: rows of `train` that are marked so.");
+  field("ood", c.ood.items, "Out-of-distribution data; empty: rows of `train` that are marked so.");
   field("split_table", c.split_table,
         "TSV with columns id and split that marks the sequences of a FASTA file.");
-  field("length", c.length, "Tokens in a row at most.");
+  field("length", c.length, "Tokens in a row at most.", Range{1, kMaxLength});
   field("pad_multiple", c.pad_multiple,
-        "A batch is as long as its longest row, rounded up to this; 0: always `length`.");
+        "A batch is as long as its longest row, rounded up to this; 0: always `length`.",
+        Range{0, kMaxLength});
   field("join", c.join, "Proteins joined by EOS and cut into rows of `length`.");
   field("objective", c.objective, "Next token, or masked tokens.", {"causal", "masked"});
   field("mask_probability", c.mask_probability, "Share of the tokens that are predicted.");
@@ -68,11 +75,13 @@ void visit_fields(Config& c, Visitor&& field) {
       "recall: a pair is one token (one layer of attention can solve it), or key and value are two "
       "(two layers, slowly).",
       {"joint", "separate"});
-  field("recall_pairs", c.recall_pairs, "recall: key-value pairs in a row.");
-  field("recall_queries", c.recall_queries, "recall: keys asked for in a row.");
-  field("recall_keys", c.recall_keys, "recall: different keys.");
-  field("recall_values", c.recall_values, "recall: different values.");
-  field("recall_samples", c.recall_samples, "recall: rows in an epoch; other splits a hundredth.");
+  field("recall_pairs", c.recall_pairs, "recall: key-value pairs in a row.", Range{1, kMaxSymbols});
+  field("recall_queries", c.recall_queries, "recall: keys asked for in a row.",
+        Range{1, kMaxSymbols});
+  field("recall_keys", c.recall_keys, "recall: different keys.", Range{1, kMaxSymbols});
+  field("recall_values", c.recall_values, "recall: different values.", Range{2, kMaxSymbols});
+  field("recall_samples", c.recall_samples, "recall: rows in an epoch; other splits a hundredth.",
+        Range{1, std::int64_t{1} << 40});
   field("seed", c.seed, "Order of the rows, crops, masks and synthetic rows.");
 }
 
@@ -90,7 +99,7 @@ const char* name_of(Split split);
 /// kUsage for another name.
 Split split_of(const std::string& name);
 
-/// The path of a split as written in the configuration; may be empty.
-const std::string& path_of(const DataConfig& config, Split split);
+/// The paths of a split as written in the configuration; may be empty.
+const PathList& paths_of(const DataConfig& config, Split split);
 
 }  // namespace performer::data

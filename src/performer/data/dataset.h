@@ -11,6 +11,8 @@
 
 namespace performer::data {
 
+class WholeSequences;
+
 /// Places for one row, each Dataset::length() long. What is not filled is padding.
 struct Row {
   std::span<std::int64_t> tokens;
@@ -39,6 +41,9 @@ class Dataset {
   virtual RowInfo fill(const SampleKey& key, const Row& row) const = 0;
   virtual Target target() const { return Target::kTokens; }
 
+  /// What the samples are cut from; nullptr where they are not parts of sequences.
+  virtual const WholeSequences* whole() const { return nullptr; }
+
   /// Text: tokens / words, for the perplexity of words; 0 where there are no words.
   virtual double word_multiplier() const { return 0.0; }
 
@@ -56,9 +61,12 @@ class Dataset {
   TokenSpace space_;
 };
 
+/// Whether the ids of a FASTA file are kept, to be reported.
+enum class Ids : std::uint8_t { kDrop, kKeep };
+
 /// kBadInput where the files hold no sample; kUsage where the configuration names none for `split`.
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split,
-                                      const TokenSpace& space);
+                                      const TokenSpace& space, Ids ids = Ids::kDrop);
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split);
 
 /// Whether the configuration has data for this split (a path, marked rows, or synthetic rows).

@@ -1,12 +1,35 @@
 #include "performer/data/fasta.h"
 
-#include <cctype>
+#include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "performer/core/error.h"
+#include "performer/core/log.h"
 #include "performer/data/alphabet.h"
 
 namespace performer::data {
+namespace {
+
+constexpr std::int64_t kDnaRecords = 100, kDnaResidues = 100;  // looked at, and needed for a word
+constexpr std::size_t kDnaSeen = 100'000;                      // of each
+constexpr std::string_view kBases = "ACGTUN";
+
+}  // namespace
+
+FastaCounts& FastaCounts::operator+=(const FastaCounts& more) {
+  records += more.records;
+  residues += more.residues;
+  blank += more.blank;
+  gaps += more.gaps;
+  end_stops += more.end_stops;
+  inner_stops += more.inner_stops;
+  unknown += more.unknown;
+  duplicate_ids += more.duplicate_ids;
+  duplicates += more.duplicates;
+  bytes += more.bytes;
+  return *this;
+}
 
 std::string FastaRecord::id() const {
   const std::size_t begin = header.find_first_not_of(" \t");
@@ -20,10 +43,14 @@ bool FastaReader::refill() {
   return !rest_.empty();
 }
 
-bool FastaReader::next(FastaRecord& record) {
+bool FastaReader::next(FastaRecord& record, const FastaBound& bound) {
+  bound_ = bound;
   for (;;) {
     if (rest_.empty() && !refill()) {
-      if (!open_) return false;
+      if (!open_) {
+        if (counts_.records < kDnaRecords) warn_of_dna();
+        return false;
+      }
       end_record(record);
       open_ = false;
       if (!record.tokens.empty()) return true;
@@ -74,13 +101,17 @@ void FastaReader::take_header(FastaRecord& record, std::span<const char> part) {
     const auto byte = static_cast<unsigned char>(part[i]);
     if ((byte < 0x20 && byte != '\t' && byte != '\r') || byte == 0x7F) refuse(part, i);
   }
+  if (part.size() > kMaxHeader - record.header.size()) {
+    refuse_long("a header of more than 2^24 bytes; is this a FASTA file?");
+  }
   record.header.append(part.data(), part.size());
 }
 
 void FastaReader::take_sequence(FastaRecord& record, std::span<const char> part) {
   if (!part.empty() && part.back() == '\r') part = part.first(part.size() - 1);
   const std::size_t before = record.tokens.size();
-  if (open_ && stops_ == 0) {
+  const auto room = static_cast<std::size_t>(bound_.residues) - before;
+  if (open_ && stops_ == 0 && part.size() <= room) {
     record.tokens.resize(before + part.size());
     std::uint8_t* out = record.tokens.data() + before;
     unsigned seen = 0;
@@ -106,12 +137,42 @@ void FastaReader::take_unusual(FastaRecord& record, std::span<const char> part) 
       ++stops_;
     } else {
       counts_.inner_stops += stops_;
-      for (; stops_ > 0; --stops_) record.tokens.push_back(alphabet::kX);
+      for (; stops_ > 0; --stops_) push(record, alphabet::kX);
       const bool unknown = meaning == alphabet::kUnknown;
       counts_.unknown += unknown ? 1 : 0;
-      record.tokens.push_back(unknown ? alphabet::kX : meaning);
+      push(record, unknown ? alphabet::kX : meaning);
     }
   }
+}
+
+void FastaReader::push(FastaRecord& record, std::uint8_t token) {
+  if (std::ssize(record.tokens) >= bound_.residues) refuse_long(bound_.problem);
+  record.tokens.push_back(token);
+}
+
+void FastaReader::refuse_long(std::string_view problem) const {
+  fail(ExitCode::kBadInput, "{}:{}: {}", source_.name(), line_, problem);
+}
+
+// A gene read as protein trains without a complaint: A, C, G, T and N are amino acids too.
+void FastaReader::look_for_dna(const FastaRecord& record) {
+  const auto is_base = [](std::uint8_t token) {
+    return kBases.find(alphabet::kLetters[token - alphabet::kFirstLetter]) != kBases.npos;
+  };
+  const auto seen = std::span(record.tokens).first(std::min(record.tokens.size(), kDnaSeen));
+  looks_like_dna_ = std::ranges::all_of(seen, is_base);
+  if (counts_.records == kDnaRecords) warn_of_dna();
+}
+
+void FastaReader::warn_of_dna() {
+  if (!std::exchange(looks_like_dna_, false) || counts_.residues < kDnaResidues) return;
+  log_warning(
+      "{}: {} hold the letters A, C, G, T, U and N alone and look like DNA or RNA; they are read "
+      "as "
+      "proteins, A as alanine: translate genes first",
+      source_.name(),
+      counts_.records == 1 ? std::string("its sequence")
+                           : fmt::format("its first {} sequences", counts_.records));
 }
 
 void FastaReader::end_record(FastaRecord& record) {
@@ -124,6 +185,7 @@ void FastaReader::end_record(FastaRecord& record) {
   }
   ++counts_.records;
   counts_.residues += static_cast<std::int64_t>(record.tokens.size());
+  if (looks_like_dna_) look_for_dna(record);
 }
 
 void FastaReader::refuse(std::span<const char> part, std::size_t at) const {

@@ -1,7 +1,9 @@
 #include <png.h>
 
+#include <algorithm>
 #include <cctype>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -14,26 +16,50 @@ namespace {
 
 constexpr std::int64_t kMaxFile = std::int64_t{1} << 28;
 constexpr std::int64_t kMaxSide = std::int64_t{1} << 14;
+constexpr std::int64_t kMaxValues = std::int64_t{1} << 26;  // each is a token of one row
+constexpr std::size_t kPngMark = 8, kChunkFrame = 12;       // length, type and checksum of a chunk
 
-void check_side(const std::string& path, std::int64_t side) {
-  if (side >= 1 && side <= kMaxSide) return;
-  fail(ExitCode::kBadInput, "{}: a side of {} pixels; allowed are 1 to {}", path, side, kMaxSide);
+void check_size(const std::string& path, const std::vector<std::int64_t>& shape) {
+  for (const std::int64_t side : {shape[0], shape[1]}) {
+    if (side >= 1 && side <= kMaxSide) continue;
+    fail(ExitCode::kBadInput, "{}: a side of {} pixels; allowed are 1 to {}", path, side, kMaxSide);
+  }
+  if (shape[0] * shape[1] * shape[2] > kMaxValues) {
+    fail(ExitCode::kBadInput, "{}: {} x {} pixels with {} channels; at most {} values are read",
+         path, shape[0], shape[1], shape[2], kMaxValues);
+  }
 }
 
-Image read_png(const std::string& path, const std::string& bytes) {
+// The file without its texts: nobody reads them here, and a thousand that unpack to megabytes each
+// fit into a small file.
+std::string without_texts(const std::string& path, std::string_view bytes) {
+  std::string kept(bytes.substr(0, kPngMark));
+  for (std::size_t at = kPngMark; at < bytes.size();) {
+    std::size_t size = kChunkFrame;
+    for (std::size_t i = 0; i < 4 && at + i < bytes.size(); ++i) {
+      size += std::size_t{static_cast<unsigned char>(bytes[at + i])} << (24 - 8 * i);
+    }
+    if (size > bytes.size() - at) break;
+    const auto type = bytes.substr(at + 4, 4);
+    if (type != "tEXt" && type != "zTXt" && type != "iTXt") kept += bytes.substr(at, size);
+    at += size;
+    if (type == "IEND") return kept;
+  }
+  fail(ExitCode::kBadInput, "{}: damaged PNG: cut short after {} bytes", path, bytes.size());
+}
+
+Image read_png(const std::string& path, std::string_view file) {
+  const std::string bytes = without_texts(path, file);
   png_image png{};
   png.version = PNG_IMAGE_VERSION;
   if (png_image_begin_read_from_memory(&png, bytes.data(), bytes.size()) == 0) {
     fail(ExitCode::kBadInput, "{}: damaged PNG: {}", path, png.message);
   }
+  const std::unique_ptr<png_image, decltype(&png_image_free)> release(&png, &png_image_free);
   const bool color = (png.format & PNG_FORMAT_FLAG_COLOR) != 0;
   png.format = color ? PNG_FORMAT_RGB : PNG_FORMAT_GRAY;
-  const auto rows = static_cast<std::int64_t>(png.height);
-  const auto columns = static_cast<std::int64_t>(png.width);
-  if (rows > kMaxSide || columns > kMaxSide) png_image_free(&png);
-  check_side(path, rows);
-  check_side(path, columns);
-  Image image{{}, {rows, columns, color ? 3 : 1}};
+  Image image{{}, {png.height, png.width, color ? 3 : 1}};
+  check_size(path, image.shape);
   image.values.resize(PNG_IMAGE_SIZE(png));
   const png_color black{};  // what transparent pixels lie on
   if (png_image_finish_read(&png, &black, image.values.data(), 0, nullptr) == 0) {
@@ -73,12 +99,11 @@ class PnmHeader {
 Image read_pnm(const std::string& path, const std::string& bytes) {
   PnmHeader header(path, bytes);
   const std::int64_t columns = header.number(), rows = header.number(), most = header.number();
-  check_side(path, rows);
-  check_side(path, columns);
   if (most != 255) {
     fail(ExitCode::kBadInput, "{}: values up to {}; only 255 is read", path, most);
   }
   const std::int64_t channels = bytes[1] == '6' ? 3 : 1;
+  check_size(path, {rows, columns, channels});
   const auto size = static_cast<std::size_t>(rows * columns * channels);
   const auto rest = header.rest();
   if (rest.size() < size) {
@@ -92,7 +117,7 @@ Image read_pnm(const std::string& path, const std::string& bytes) {
 }  // namespace
 
 Image read_image(const std::string& path) {
-  const std::string bytes = read_all(path, kMaxFile);
+  const std::string bytes = read_all(path, kMaxFile, Content::kBinary);
   if (bytes.starts_with("\x89PNG")) return read_png(path, bytes);
   if (bytes.starts_with("P5") || bytes.starts_with("P6")) return read_pnm(path, bytes);
   fail(ExitCode::kBadInput, "{}: neither PNG nor binary PPM or PGM (P6, P5)", path);

@@ -1,10 +1,13 @@
 #include <memory>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "performer/core/error.h"
 #include "performer/data/dataset.h"
 #include "performer/data/labelled.h"
 #include "performer/data/pds_file.h"
+#include "performer/data/pipes.h"
 #include "performer/data/pixels.h"
 #include "performer/data/recall.h"
 #include "performer/data/sequence_dataset.h"
@@ -16,45 +19,53 @@
 namespace performer::data {
 namespace {
 
-std::string path_or_fail(const DataConfig& config, Split split) {
-  const SplitPlace place = place_of(config, split);
-  if (place.path.empty()) fail(ExitCode::kUsage, "data.{}: no file is named", name_of(split));
-  return place.path;
-}
-
-std::unique_ptr<SequenceSource> open_proteins(const DataConfig& config, Split split) {
-  const std::string path = path_or_fail(config, split);
-  const bool marked = place_of(config, split).marked;
-  if (is_pds(path)) {
-    if (marked || config.deduplicate) {
-      fail(ExitCode::kUsage, "data.{}: {} keeps no ids and is not changed; {} before `data build`",
-           marked ? "split_table" : "deduplicate", path,
-           marked ? "use `performer data split`" : "deduplicate with `--deduplicate`");
-    }
-    return std::make_unique<PdsFile>(path);
-  }
-  FastaOptions options{.deduplicate = config.deduplicate, .keep = {}};
-  if (marked) {
+// FASTA files, as one after the other.
+std::unique_ptr<SequenceSource> read_proteins(const DataConfig& config, Split split,
+                                              const std::vector<std::string>& files, Ids ids) {
+  FastaOptions options{
+      .deduplicate = config.deduplicate, .keep_ids = ids == Ids::kKeep, .keep = {}};
+  if (place_of(config, split).marked) {
     options.keep = [table = read_split_table(config.split_table), split](const std::string& id) {
       const auto found = table.find(id);
       return found != table.end() && found->second == name_of(split);
     };
   }
-  auto sequences = read_fasta(path, options).sequences;
+  auto sequences = read_fasta(files, options).sequences;
   if (sequences->size() == 0) {
-    fail(ExitCode::kBadInput, "{}: no sequence of it is marked {} in {}", path, name_of(split),
-         config.split_table);
+    fail(ExitCode::kBadInput, "{}: no sequence of it is marked {} in {}", files.front(),
+         name_of(split), config.split_table);
   }
   return sequences;
 }
 
+std::unique_ptr<SequenceSource> open_proteins(const DataConfig& config, Split split, Ids ids) {
+  const bool marked = place_of(config, split).marked;
+  std::vector<std::string> written;
+  std::vector<std::unique_ptr<SequenceSource>> parts;
+  for (const auto& file : files_of(config, split)) {
+    if (!is_pds(file)) {
+      written.push_back(file);
+      continue;
+    }
+    if (marked || config.deduplicate) {
+      fail(ExitCode::kUsage, "data.{}: {} keeps no ids and is not changed; {} before `data build`",
+           marked ? "split_table" : "deduplicate", file,
+           marked ? "use `performer data split`" : "deduplicate with `--deduplicate`");
+    }
+    parts.push_back(std::make_unique<PdsFile>(file));
+  }
+  if (!written.empty()) parts.push_back(read_proteins(config, split, written, ids));
+  return parts.size() == 1 ? std::move(parts.front())
+                           : std::make_unique<JoinedSequences>(std::move(parts));
+}
+
 std::unique_ptr<Dataset> open_pixels(const DataConfig& config, Split split,
                                      const TokenSpace& space) {
-  const std::string path = path_or_fail(config, split);
-  Images images = read_images(path);
+  const auto files = files_of(config, split);
+  Images images = read_images(files);
   if (images.shape != space.shape) {
     fail(ExitCode::kBadInput, "{}: its images have another size than those of the training data",
-         path);
+         files.front());
   }
   return std::make_unique<SequenceDataset>(config, space, std::move(images.sequences));
 }
@@ -64,7 +75,7 @@ std::unique_ptr<Dataset> open_pixels(const DataConfig& config, Split split,
 bool has_split(const DataConfig& config, Split split) {
   if (config.task == "recall") return true;
   const SplitPlace place = place_of(config, split);
-  if (!place.marked) return !place.path.empty();
+  if (!place.marked) return !place.paths.empty();
   if (config.task == "protein") {
     for (const auto& [id, name] : read_split_table(config.split_table)) {
       if (name == name_of(split)) return true;
@@ -76,11 +87,12 @@ bool has_split(const DataConfig& config, Split split) {
 
 TokenSpace make_token_space(const DataConfig& config) {
   check(config);
+  check_pipes(config);
   if (config.task == "recall") return recall_space(config);
   if (config.task == "text") return text_space(config);
   if (config.task == "classify" || config.task == "match") return labelled_space(config);
   if (config.task == "pixels") {
-    return pixel_space(read_images(path_or_fail(config, Split::kTrain)).shape);
+    return pixel_space(read_images(files_of(config, Split::kTrain)).shape);
   }
   TokenSpace space = protein_space();
   if (config.join) space.start = space.eos;
@@ -88,18 +100,18 @@ TokenSpace make_token_space(const DataConfig& config) {
 }
 
 std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split,
-                                      const TokenSpace& space) {
+                                      const TokenSpace& space, Ids ids) {
   check(config);
+  check_pipes(config);
   if (config.task == "recall") return std::make_unique<RecallDataset>(config, space, split);
   if (config.task == "classify" || config.task == "match") {
     return open_labelled(config, split, space);
   }
   if (config.task == "pixels") return open_pixels(config, split, space);
   if (config.task == "text") {
-    return std::make_unique<BlockDataset>(config, space,
-                                          open_text(path_or_fail(config, split), space));
+    return std::make_unique<BlockDataset>(config, space, open_text(files_of(config, split), space));
   }
-  auto proteins = open_proteins(config, split);
+  auto proteins = open_proteins(config, split, ids);
   if (!config.join) {
     return std::make_unique<SequenceDataset>(config, space, std::move(proteins));
   }

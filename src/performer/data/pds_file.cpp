@@ -5,31 +5,41 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 
 #include "performer/core/error.h"
 #include "performer/data/alphabet.h"
-#include "performer/data/pds_format.h"
+#include "performer/data/file_kind.h"
 
 namespace performer::data {
 namespace {
 
-std::uint32_t crc_of(std::span<const std::byte> bytes) {
+constexpr std::int64_t kHeader = sizeof(pds::Header), kFooter = sizeof(pds::Footer);
+constexpr std::size_t kIndexPiece = std::size_t{1} << 17;
+
+template <class T>
+std::uint32_t crc_of(std::span<const T> values, std::uint32_t before = 0) {
+  const auto bytes = std::as_bytes(values);
   return static_cast<std::uint32_t>(
-      crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+      crc32_z(before, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+// Of a part that ends with its own checksum.
+template <class Part>
+bool intact(const Part& part) {
+  return part.crc == crc_of(std::as_bytes(std::span(&part, 1)).first(offsetof(Part, crc)));
 }
 
 template <class T>
-T copy_from(std::span<const std::byte> bytes) {
-  T value;
-  std::memcpy(&value, bytes.data(), sizeof(T));
-  return value;
+void read_into(const RandomAccessFile& file, std::int64_t offset, std::span<T> out) {
+  file.read(offset, std::as_writable_bytes(out));
 }
 
 template <class T>
-std::span<const T> view(std::span<const std::byte> bytes) {
-  return {reinterpret_cast<const T*>(bytes.data()), bytes.size() / sizeof(T)};
+T read_part(const RandomAccessFile& file, std::int64_t offset) {
+  T part;
+  read_into(file, offset, std::span(&part, 1));
+  return part;
 }
 
 std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
@@ -38,122 +48,142 @@ std::uint64_t aligned(std::uint64_t bytes) { return (bytes + 7) / 8 * 8; }
   fail(ExitCode::kCorrupt, "{}: {}; make it again with `performer data build`", name, what);
 }
 
+// The zeros before the next part.
+bool zeros_between(const RandomAccessFile& file, std::uint64_t begin, std::uint64_t end) {
+  std::array<std::byte, pds::kAlign> gap{};
+  const auto bytes = std::span(gap).first(end - begin);
+  read_into(file, static_cast<std::int64_t>(begin), bytes);
+  return std::ranges::all_of(bytes, [](std::byte b) { return b == std::byte{0}; });
+}
+
+// A checksum can be made for anything, and a file can change while it is read: a number outside the
+// vocabulary must not reach a model.
+void check_range(const std::string& name, std::span<const std::uint8_t> tokens) {
+  std::uint8_t low = 0xFF, high = 0;
+  for (const std::uint8_t token : tokens) {
+    low = std::min(low, token);
+    high = std::max(high, token);
+  }
+  if (!tokens.empty() && (low < alphabet::kFirstLetter || high >= alphabet::kVocabulary)) {
+    refuse(name, "tokens outside the alphabet");
+  }
+}
+
 }  // namespace
 
 PdsFile::PdsFile(const std::filesystem::path& path) : name_(path.string()), file_(path) {
-  check_layout();
-  check_index();
+  const pds::Footer footer = check_layout();
+  num_tokens_ = static_cast<std::int64_t>(footer.tokens);
+  read_index(footer);
+  read_checksums(footer);
   checked_ = std::vector<std::atomic<bool>>(checksums_.size());
-  if (static_cast<std::int64_t>(tokens_.size()) <= kCheckedAtOnce) verify();
+  if (num_tokens_ <= kCheckedAtOnce) verify();
 }
 
 // Every number is compared with the size of the file before anything is computed from it.
-void PdsFile::check_layout() {
-  const auto all = file_.bytes();
-  if (all.size() < sizeof(pds::Header) + sizeof(pds::Footer)) refuse(name_, "cut short");
-  const auto header = copy_from<pds::Header>(all);
+pds::Footer PdsFile::check_layout() const {
+  if (file_.size() < kHeader + kFooter) refuse(name_, "cut short");
+  const auto header = read_part<pds::Header>(file_, 0);
   if (header.magic != pds::kMagic) refuse(name_, "is no .pds file");
-  if (header.crc != crc_of(all.first(offsetof(pds::Header, crc)))) refuse(name_, "damaged header");
+  if (!intact(header)) refuse(name_, "damaged header");
   if (header.version != pds::kVersion || header.vocabulary != alphabet::kVocabulary) {
     fail(ExitCode::kBadInput,
          "{}: version {} with {} tokens, this program reads version {} with {}", name_,
          header.version, header.vocabulary, pds::kVersion, alphabet::kVocabulary);
   }
-  const auto end = all.last(sizeof(pds::Footer));
-  const auto footer = copy_from<pds::Footer>(end);
+  const auto footer = read_part<pds::Footer>(file_, file_.size() - kFooter);
   if (footer.magic != pds::kEndMagic) refuse(name_, "cut short");
-  if (footer.crc != crc_of(end.first(offsetof(pds::Footer, crc))) ||
-      footer.header_crc != header.crc) {
-    refuse(name_, "damaged footer");
-  }
-  const std::uint64_t room = all.size();
+  if (!intact(footer) || footer.header_crc != header.crc) refuse(name_, "damaged footer");
+  const auto room = static_cast<std::uint64_t>(file_.size());
   if (footer.tokens > room || footer.sequences > room / sizeof(std::uint64_t) ||
       footer.sequences == 0 || footer.sequences > footer.tokens) {
     refuse(name_, "impossible counts");
   }
   const std::uint64_t blocks = (footer.tokens + pds::kBlock - 1) / pds::kBlock;
-  const std::uint64_t index = aligned(sizeof(pds::Header) + footer.tokens);
+  const std::uint64_t index = aligned(kHeader + footer.tokens);
   const std::uint64_t checksums = index + footer.sequences * sizeof(std::uint64_t);
-  const std::uint64_t after = checksums + aligned(blocks * sizeof(std::uint32_t));
+  const std::uint64_t end = checksums + blocks * sizeof(std::uint32_t);
   if (footer.index_offset != index || footer.checksums_offset != checksums ||
-      after + sizeof(pds::Footer) != room) {
+      aligned(end) + kFooter != room) {
     refuse(name_, "the parts do not fill the file");
   }
-  tokens_ = view<std::uint8_t>(all.subspan(sizeof(pds::Header), footer.tokens));
-  ends_ = view<std::uint64_t>(all.subspan(index, checksums - index));
-  checksums_ = view<std::uint32_t>(all.subspan(checksums, blocks * sizeof(std::uint32_t)));
-  const auto gap =
-      all.subspan(sizeof(pds::Header) + footer.tokens, index - sizeof(pds::Header) - footer.tokens);
-  const auto tail = all.subspan(checksums + blocks * sizeof(std::uint32_t),
-                                after - checksums - blocks * sizeof(std::uint32_t));
-  const auto zero = [](std::byte b) { return b == std::byte{0}; };
-  if (footer.index_crc != crc_of(std::as_bytes(ends_)) || !std::ranges::all_of(gap, zero)) {
-    refuse(name_, "damaged index");
-  }
-  if (footer.checksums_crc != crc_of(std::as_bytes(checksums_)) ||
-      !std::ranges::all_of(tail, zero)) {
-    refuse(name_, "damaged checksums");
-  }
+  if (!zeros_between(file_, kHeader + footer.tokens, index)) refuse(name_, "damaged index");
+  if (!zeros_between(file_, end, aligned(end))) refuse(name_, "damaged checksums");
+  return footer;
 }
 
-void PdsFile::check_index() const {
+// Piece by piece: a false index is refused before much memory is taken for it.
+void PdsFile::read_index(const pds::Footer& footer) {
+  std::vector<std::uint64_t> piece(std::min<std::uint64_t>(kIndexPiece, footer.sequences));
+  auto offset = static_cast<std::int64_t>(footer.index_offset);
   std::uint64_t before = 0;
-  for (const std::uint64_t end : ends_) {
-    if (end <= before) refuse(name_, "the index does not grow");
-    before = end;
+  std::uint32_t crc = 0;
+  ends_.reserve(footer.sequences);
+  while (ends_.size() < footer.sequences) {
+    piece.resize(std::min<std::uint64_t>(piece.size(), footer.sequences - ends_.size()));
+    read_into(file_, offset, std::span(piece));
+    for (const std::uint64_t end : piece) {
+      if (end <= before) refuse(name_, "the index does not grow");
+      before = end;
+    }
+    crc = crc_of(std::span(std::as_const(piece)), crc);
+    offset += static_cast<std::int64_t>(piece.size() * sizeof(std::uint64_t));
+    ends_.insert(ends_.end(), piece.begin(), piece.end());
   }
-  if (before != tokens_.size()) refuse(name_, "the index does not end with the tokens");
+  if (crc != footer.index_crc) refuse(name_, "damaged index");
+  if (before != footer.tokens) refuse(name_, "the index does not end with the tokens");
+}
+
+void PdsFile::read_checksums(const pds::Footer& footer) {
+  checksums_.resize((footer.tokens + pds::kBlock - 1) / pds::kBlock);
+  read_into(file_, static_cast<std::int64_t>(footer.checksums_offset), std::span(checksums_));
+  if (footer.checksums_crc != crc_of(std::span(std::as_const(checksums_)))) {
+    refuse(name_, "damaged checksums");
+  }
 }
 
 void PdsFile::check_block(std::int64_t block) const {
   const auto at = static_cast<std::size_t>(block);
   if (checked_[at].load(std::memory_order_relaxed)) return;
-  const std::size_t begin = at * static_cast<std::size_t>(pds::kBlock);
-  const auto bytes =
-      tokens_.subspan(begin, std::min<std::size_t>(pds::kBlock, tokens_.size() - begin));
-  if (crc_of(std::as_bytes(bytes)) != checksums_[at]) {
+  const std::int64_t begin = block * pds::kBlock;
+  const std::int64_t size = std::min(pds::kBlock, num_tokens_ - begin);
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(size));
+  read_into(file_, kHeader + begin, std::span(bytes));
+  if (crc_of(std::span(std::as_const(bytes))) != checksums_[at]) {
     fail(ExitCode::kCorrupt,
          "{}: damaged tokens between bytes {} and {}; make it again with `performer data build`",
-         name_, sizeof(pds::Header) + begin, sizeof(pds::Header) + begin + bytes.size());
+         name_, kHeader + begin, kHeader + begin + size);
   }
-  // A checksum can be made for anything; a number outside the vocabulary must not reach a model.
-  std::uint8_t low = 0xFF, high = 0;
-  for (const std::uint8_t token : bytes) {
-    low = std::min(low, token);
-    high = std::max(high, token);
-  }
-  if (low < alphabet::kFirstLetter || high >= alphabet::kVocabulary) {
-    refuse(name_, "tokens outside the alphabet");
-  }
+  check_range(name_, bytes);
   checked_[at].store(true, std::memory_order_relaxed);
 }
 
 void PdsFile::verify() const {
-  for (std::int64_t block = 0; block < static_cast<std::int64_t>(checksums_.size()); ++block) {
-    check_block(block);
-  }
+  for (std::int64_t block = 0; block < std::ssize(checksums_); ++block) check_block(block);
 }
 
-std::uint64_t PdsFile::begin_of(std::int64_t index) const {
-  return index == 0 ? 0 : ends_[static_cast<std::size_t>(index - 1)];
+std::int64_t PdsFile::begin_of(std::int64_t index) const {
+  return index == 0 ? 0 : static_cast<std::int64_t>(ends_[static_cast<std::size_t>(index - 1)]);
 }
 
 std::int64_t PdsFile::length(std::int64_t index) const {
-  return static_cast<std::int64_t>(ends_[static_cast<std::size_t>(index)] - begin_of(index));
+  return static_cast<std::int64_t>(ends_[static_cast<std::size_t>(index)]) - begin_of(index);
 }
 
-std::span<const std::uint8_t> PdsFile::tokens(std::int64_t index) const {
-  const auto begin = static_cast<std::int64_t>(begin_of(index));
-  const std::int64_t count = length(index);
-  const std::int64_t last = (begin + count - 1) / pds::kBlock;
-  for (std::int64_t block = begin / pds::kBlock; block <= last; ++block) check_block(block);
-  return tokens_.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(count));
+void PdsFile::read(std::int64_t index, std::int64_t begin, std::span<std::uint8_t> out) const {
+  if (out.empty()) return;
+  const std::int64_t from = begin_of(index) + begin;
+  const std::int64_t last = (from + std::ssize(out) - 1) / pds::kBlock;
+  for (std::int64_t block = from / pds::kBlock; block <= last; ++block) check_block(block);
+  read_into(file_, kHeader + from, out);
+  check_range(name_, out);
 }
 
 bool is_pds(const std::string& path) {
+  if (is_pipe(path)) return false;  // what is read to see what it is would be lost
   std::array<char, pds::kMagic.size()> start{};
   std::ifstream in(path, std::ios::binary);
-  return path != "-" && in.read(start.data(), start.size()) && start == pds::kMagic;
+  return in.read(start.data(), start.size()) && start == pds::kMagic;
 }
 
 }  // namespace performer::data

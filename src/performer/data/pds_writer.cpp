@@ -1,6 +1,5 @@
 #include "performer/data/pds_writer.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
 
@@ -9,6 +8,7 @@
 #include <cstddef>
 #include <utility>
 
+#include "performer/core/temporary_file.h"
 #include "performer/data/alphabet.h"
 #include "performer/data/pds_format.h"
 
@@ -27,15 +27,6 @@ std::span<const std::byte> bytes_of(const T& value) {
   return std::as_bytes(std::span(&value, 1));
 }
 
-// A file without a name in the output's folder: gone with the program, whatever ends it.
-FileDescriptor open_spill(const std::filesystem::path& output) {
-  auto pattern = output.string() + ".index-XXXXXX";
-  FileDescriptor file(::mkostemp(pattern.data(), O_CLOEXEC));
-  if (file.get() < 0) fail_write(output, errno);
-  ::unlink(pattern.c_str());
-  return file;
-}
-
 pds::Header make_header() {
   pds::Header header;
   header.vocabulary = static_cast<std::uint32_t>(alphabet::kVocabulary);
@@ -52,7 +43,7 @@ void pad(FileWriter& out) {
 }  // namespace
 
 PdsWriter::PdsWriter(const std::filesystem::path& path)
-    : path_(path), file_(path), spill_(open_spill(path)) {
+    : path_(path), file_(path), spill_(open_unnamed(path)) {
   block_.reserve(pds::kBlock);
   ends_.reserve(kIndexBuffer);
   file_.writer().write(bytes_of(make_header()));

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <string_view>
+#include <span>
 #include <utility>
 
 #include "performer/core/error.h"
@@ -16,55 +16,100 @@ namespace {
 
 constexpr std::int64_t kMaxBytes = std::int64_t{1} << 32;
 constexpr std::int64_t kLevels = 256;
-constexpr unsigned char kUnsignedByte = 0x08;
+constexpr std::uint8_t kUnsignedByte = 0x08;
 
-std::int64_t big_endian(std::string_view bytes) {
+std::int64_t big_endian(std::span<const std::uint8_t> bytes) {
   std::int64_t value = 0;
-  for (const char byte : bytes) value = value << 8 | static_cast<unsigned char>(byte);
+  for (const std::uint8_t byte : bytes) value = value << 8 | byte;
   return value;
 }
 
-// Count, rows, columns and channels of an idx header; kBadInput where it is none.
-std::array<std::int64_t, 4> idx_sizes(const std::string& path, std::string_view bytes) {
-  const bool begins = bytes.size() >= 4 && bytes[0] == 0 && bytes[1] == 0;
-  if (!begins) fail(ExitCode::kBadInput, "{}: is no idx file (it must begin with two zeros)", path);
-  if (static_cast<unsigned char>(bytes[2]) != kUnsignedByte) {
-    fail(ExitCode::kBadInput, "{}: idx type 0x{:02x}, only unsigned bytes (0x08) are images", path,
-         static_cast<unsigned char>(bytes[2]));
+void check_shape(const std::string& path, const std::vector<std::int64_t>& shape, Images& images) {
+  if (images.shape.empty()) images.shape = shape;
+  if (shape == images.shape) return;
+  fail(ExitCode::kBadInput, "{}: {} values (rows, columns, channels), those before have {}", path,
+       fmt::join(shape, " x "), fmt::join(images.shape, " x "));
+}
+
+void add(const std::string& path, std::span<const std::uint8_t> values, Images& images) {
+  if (images.sequences->total() > kMaxBytes - std::ssize(values)) {
+    fail(ExitCode::kBadInput, "{}: more than {} values together, too many to hold in memory", path,
+         kMaxBytes);
   }
-  const auto dimensions = static_cast<std::size_t>(static_cast<unsigned char>(bytes[3]));
-  if (dimensions < 3 || dimensions > 4 || bytes.size() < 4 + 4 * dimensions) {
-    fail(ExitCode::kBadInput, "{}: {} dimensions; images have count, rows, columns[, channels]",
-         path, dimensions);
-  }
-  std::array<std::int64_t, 4> sizes = {1, 1, 1, 1};
-  std::int64_t total = 1;
-  for (std::size_t d = 0; d < dimensions; ++d) {
-    sizes[d] = big_endian(bytes.substr(4 + 4 * d, 4));
-    if (sizes[d] < 1 || sizes[d] > kMaxBytes / total) {
-      fail(ExitCode::kBadInput, "{}: dimension {} is {}", path, d, sizes[d]);
+  images.sequences->add(values);
+}
+
+// An idx file read from start to end: nothing is kept that the header does not announce.
+class IdxReader {
+ public:
+  explicit IdxReader(const std::string& path) : path_(path), source_(path, Content::kBinary) {}
+
+  void read(Images& images) {
+    const auto [count, rows, columns, channels] = read_sizes();
+    check_shape(path_, {rows, columns, channels}, images);
+    const std::int64_t size = rows * columns * channels;
+    std::vector<std::uint8_t> values;
+    for (std::int64_t i = 0; i < count; ++i) {
+      values.clear();
+      if (take(size, values) < size) {
+        fail(ExitCode::kBadInput, "{}: {} values, its header says {}", path_,
+             i * size + std::ssize(values), count * size);
+      }
+      add(path_, values, images);
     }
-    total *= sizes[d];
+    values.clear();
+    if (take(1, values) > 0) {
+      fail(ExitCode::kBadInput, "{}: more values than the {} its header says", path_, count * size);
+    }
   }
-  const auto there = static_cast<std::int64_t>(bytes.size() - 4 - 4 * dimensions);
-  if (there != total) {
-    fail(ExitCode::kBadInput, "{}: {} values, its header says {}", path, there, total);
+
+ private:
+  // Count, rows, columns and channels; kBadInput where this is no idx header.
+  std::array<std::int64_t, 4> read_sizes() {
+    std::vector<std::uint8_t> head, bytes;
+    if (take(4, head) < 4 || head[0] != 0 || head[1] != 0) {
+      fail(ExitCode::kBadInput, "{}: is no idx file (it must begin with two zeros)", path_);
+    }
+    if (head[2] != kUnsignedByte) {
+      fail(ExitCode::kBadInput, "{}: idx type 0x{:02x}, only unsigned bytes (0x08) are images",
+           path_, head[2]);
+    }
+    const std::int64_t dimensions = head[3];
+    if (dimensions < 3 || dimensions > 4 || take(4 * dimensions, bytes) < 4 * dimensions) {
+      fail(ExitCode::kBadInput, "{}: {} dimensions; images have count, rows, columns[, channels]",
+           path_, dimensions);
+    }
+    std::array<std::int64_t, 4> sizes = {1, 1, 1, 1};
+    std::int64_t total = 1;
+    for (std::size_t d = 0; d < static_cast<std::size_t>(dimensions); ++d) {
+      sizes[d] = big_endian(std::span(bytes).subspan(4 * d, 4));
+      if (sizes[d] < 1 || sizes[d] > kMaxBytes / total) {
+        fail(ExitCode::kBadInput, "{}: dimension {} is {}", path_, d, sizes[d]);
+      }
+      total *= sizes[d];
+    }
+    return sizes;
   }
-  return sizes;
-}
 
-Images read_idx(const std::string& path) {
-  const std::string bytes = read_all(path, kMaxBytes);
-  const auto [count, rows, columns, channels] = idx_sizes(path, bytes);
-  Images images{std::make_unique<MemorySequences>(), {rows, columns, channels}};
-  const auto size = static_cast<std::size_t>(rows * columns * channels);
-  const auto* values = reinterpret_cast<const std::uint8_t*>(bytes.data() + bytes.size()) -
-                       static_cast<std::ptrdiff_t>(size) * count;
-  for (std::int64_t i = 0; i < count; ++i, values += size) images.sequences->add({values, size});
-  return images;
-}
+  // Appends up to `count` bytes; fewer at the end of the file. Returns how many there are now.
+  std::int64_t take(std::int64_t count, std::vector<std::uint8_t>& out) {
+    while (count > 0) {
+      if (rest_.empty()) rest_ = source_.next();
+      if (rest_.empty()) break;
+      const auto part = rest_.first(std::min(rest_.size(), static_cast<std::size_t>(count)));
+      out.insert(out.end(), part.begin(), part.end());
+      rest_ = rest_.subspan(part.size());
+      count -= std::ssize(part);
+    }
+    return std::ssize(out);
+  }
 
-Images read_folder(const std::string& path) {
+  const std::string& path_;
+  ByteSource source_;
+  std::span<const char> rest_;
+};
+
+void read_folder(const std::string& path, Images& images) {
   std::vector<std::string> files;
   for (const auto& entry : std::filesystem::directory_iterator(path)) {
     const std::string suffix = entry.path().extension().string();
@@ -74,23 +119,25 @@ Images read_folder(const std::string& path) {
   }
   if (files.empty()) fail(ExitCode::kBadInput, "{}: holds no .png, .ppm or .pgm file", path);
   std::ranges::sort(files);
-  Images images{std::make_unique<MemorySequences>(), {}};
   for (const auto& file : files) {
     const Image image = read_image(file);
-    if (images.shape.empty()) images.shape = image.shape;
-    if (image.shape != images.shape) {
-      fail(ExitCode::kBadInput, "{}: {} values (rows, columns, channels), {} has {}", file,
-           fmt::join(image.shape, " x "), files.front(), fmt::join(images.shape, " x "));
-    }
-    images.sequences->add(image.values);
+    check_shape(file, image.shape, images);
+    add(file, image.values, images);
   }
-  return images;
 }
 
 }  // namespace
 
-Images read_images(const std::string& path) {
-  return std::filesystem::is_directory(path) ? read_folder(path) : read_idx(path);
+Images read_images(const std::vector<std::string>& paths) {
+  Images images{std::make_unique<MemorySequences>(), {}};
+  for (const auto& path : paths) {
+    if (std::filesystem::is_directory(path)) {
+      read_folder(path, images);
+    } else {
+      IdxReader(path).read(images);
+    }
+  }
+  return images;
 }
 
 TokenSpace pixel_space(const std::vector<std::int64_t>& shape) {

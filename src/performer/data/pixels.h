@@ -17,9 +17,9 @@ struct Images {
   std::vector<std::int64_t> shape;  // rows, columns, channels
 };
 
-/// An idx file [.gz] of unsigned bytes (count, rows, columns[, channels]), or a folder of .png,
-/// .ppm and .pgm files, taken by name. kBadInput names the file that is damaged or of another size.
-Images read_images(const std::string& path);
+/// Idx files [.gz] of unsigned bytes (count, rows, columns[, channels]) and folders of .png, .ppm
+/// and .pgm files, taken by name. kBadInput names the file that is damaged or of another size.
+Images read_images(const std::vector<std::string>& paths);
 
 /// One image file of a folder: its values, and the shape.
 struct Image {

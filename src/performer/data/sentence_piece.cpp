@@ -1,54 +1,48 @@
 #include "performer/data/sentence_piece.h"
 
-#include <sentencepiece_processor.h>
-
-#include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "performer/core/error.h"
+#include "performer/data/pieces_process.h"
 
 namespace performer::data {
 
 SentencePiece::SentencePiece(std::string model, const std::string& name)
-    : bytes_(std::move(model)),
-      processor_(std::make_unique<sentencepiece::SentencePieceProcessor>()) {
-  const auto status = processor_->LoadFromSerializedProto(bytes_);
-  if (!status.ok() || processor_->GetPieceSize() <= 0) {
+    : bytes_(std::move(model)), process_(std::make_unique<pieces::Process>()) {
+  const auto reply = process_->ask(pieces::Ask::kLoad, pieces::bytes_of(bytes_));
+  if (!reply.done || reply.text.size() != sizeof facts_) {
     fail(ExitCode::kBadInput,
-         "{}: is no SentencePiece model; make one with `performer data tokenizer`", name);
+         "{}: is no SentencePiece model ({}); make one with `performer data tokenizer`", name,
+         reply.done ? "not understood" : reply.text);
   }
+  std::memcpy(&facts_, reply.text.data(), sizeof facts_);
 }
 
 SentencePiece::~SentencePiece() = default;
 
+std::string SentencePiece::ask(pieces::Ask ask, std::span<const std::byte> request) const {
+  const std::scoped_lock lock(one_at_a_time_);
+  auto reply = process_->ask(ask, request);
+  if (!reply.done) fail(ExitCode::kBadInput, "tokenizer: {}", reply.text);
+  return std::move(reply.text);
+}
+
 std::vector<std::int64_t> SentencePiece::encode(std::string_view text) const {
-  std::vector<int> ids;
-  const auto status = processor_->Encode({text.data(), text.size()}, &ids);
-  if (!status.ok()) fail(ExitCode::kBadInput, "tokenizer: {}", status.ToString());
+  const std::string answer = ask(pieces::Ask::kEncode, pieces::bytes_of(text));
+  std::vector<std::int32_t> ids(answer.size() / sizeof(std::int32_t));
+  if (!ids.empty()) std::memcpy(ids.data(), answer.data(), ids.size() * sizeof(std::int32_t));
   return {ids.begin(), ids.end()};
 }
 
 std::string SentencePiece::decode(std::span<const std::int64_t> tokens) const {
-  std::vector<int> ids;
+  std::vector<std::int32_t> ids;
   ids.reserve(tokens.size());
   for (const std::int64_t token : tokens) {
     if (token >= 0 && token < vocabulary() && token != mask())
-      ids.push_back(static_cast<int>(token));
+      ids.push_back(static_cast<std::int32_t>(token));
   }
-  std::string text;
-  const auto status = processor_->Decode(ids, &text);
-  if (!status.ok()) fail(ExitCode::kBadInput, "tokenizer: {}", status.ToString());
-  return text;
-}
-
-std::int64_t SentencePiece::vocabulary() const { return processor_->GetPieceSize(); }
-std::int64_t SentencePiece::pad() const { return processor_->pad_id(); }
-std::int64_t SentencePiece::bos() const { return processor_->bos_id(); }
-std::int64_t SentencePiece::eos() const { return processor_->eos_id(); }
-
-std::int64_t SentencePiece::mask() const {
-  const int id = processor_->PieceToId("<mask>");
-  return processor_->IsUnknown(id) ? -1 : id;
+  return ask(pieces::Ask::kDecode, std::as_bytes(std::span(ids)));
 }
 
 }  // namespace performer::data

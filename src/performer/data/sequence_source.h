@@ -12,13 +12,22 @@
 
 namespace performer::data {
 
-/// Sequences of one-byte tokens by number, in memory or mapped. Reading is safe from many threads.
+/// Sequences of one-byte tokens by number, in memory or in a file. Reading is safe from many
+/// threads.
 class SequenceSource {
  public:
   virtual ~SequenceSource() = default;
   virtual std::int64_t size() const = 0;
   virtual std::int64_t length(std::int64_t index) const = 0;
-  virtual std::span<const std::uint8_t> tokens(std::int64_t index) const = 0;
+  /// Fills `out` with the sequence's tokens from `begin` on; begin + out.size() at most length().
+  virtual void read(std::int64_t index, std::int64_t begin, std::span<std::uint8_t> out) const = 0;
+
+  /// All tokens of a sequence.
+  std::vector<std::uint8_t> tokens(std::int64_t index) const;
+  /// First word of the record's header; empty where ids are not kept.
+  virtual std::string id(std::int64_t /*index*/) const { return {}; }
+  /// What was met while reading; nothing where it is not known.
+  virtual FastaCounts counts() const { return {}; }
 
  protected:
   SequenceSource() = default;
@@ -30,19 +39,49 @@ class SequenceSource {
 class MemorySequences final : public SequenceSource {
  public:
   void add(std::span<const std::uint8_t> tokens);
+  /// The id of the sequence that was added last.
+  void add_id(std::string id) { ids_.push_back(std::move(id)); }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(ends_.size()) - 1; }
   std::int64_t length(std::int64_t index) const override;
-  std::span<const std::uint8_t> tokens(std::int64_t index) const override;
+  void read(std::int64_t index, std::int64_t begin, std::span<std::uint8_t> out) const override;
+  std::string id(std::int64_t index) const override;
+  FastaCounts counts() const override { return counts_; }
+  void set_counts(const FastaCounts& counts) { counts_ = counts; }
   std::int64_t total() const { return ends_.back(); }
 
  private:
   std::vector<std::uint8_t> tokens_;
   std::vector<std::int64_t> ends_ = {0};
+  std::vector<std::string> ids_;  // empty, or one a sequence
+  FastaCounts counts_;
+};
+
+/// Several sources, one after the other.
+class JoinedSequences final : public SequenceSource {
+ public:
+  explicit JoinedSequences(std::vector<std::unique_ptr<SequenceSource>> parts);
+
+  std::int64_t size() const override { return ends_.back(); }
+  std::int64_t length(std::int64_t index) const override;
+  void read(std::int64_t index, std::int64_t begin, std::span<std::uint8_t> out) const override;
+  std::string id(std::int64_t index) const override;
+  FastaCounts counts() const override;
+
+ private:
+  struct Place {
+    const SequenceSource& part;
+    std::int64_t index;
+  };
+  Place place_of(std::int64_t index) const;
+
+  std::vector<std::unique_ptr<SequenceSource>> parts_;
+  std::vector<std::int64_t> ends_;  // sequences up to the end of each part
 };
 
 struct FastaOptions {
   bool deduplicate = false;
+  bool keep_ids = false;  // for SequenceSource::id
   /// Keeps the records whose id passes; empty: all.
   std::function<bool(const std::string& id)> keep;
   std::int64_t max_residues = std::int64_t{1} << 30;
@@ -53,8 +92,9 @@ struct FastaContent {
   FastaCounts counts;
 };
 
-/// A whole FASTA file. kBadInput above max_residues (naming `performer data build`) and where it
-/// holds no sequence at all.
-FastaContent read_fasta(const std::string& path, const FastaOptions& options = {});
+/// Whole FASTA files, one after the other; bounds and duplicates are those of all together.
+/// kBadInput above max_residues (naming `performer data build`) and where one holds no sequence.
+FastaContent read_fasta(const std::vector<std::string>& files, const FastaOptions& options = {});
+FastaContent read_fasta(const std::string& file, const FastaOptions& options = {});
 
 }  // namespace performer::data

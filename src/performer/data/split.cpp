@@ -38,7 +38,7 @@ Names held_out_ids(const SplitOptions& options) {
   if (families.empty()) {
     for (const std::string_view family : kPaperFamilies) families.emplace(family);
   }
-  TsvReader reader(options.families);
+  TsvReader reader(options.families, TsvReader::kMaxIds);
   const std::size_t id = reader.at("id"), family = reader.at("family");
   std::vector<std::string> fields;
   Names ids;

@@ -68,7 +68,25 @@ Baseline uniform_baseline(std::int64_t tokens) {
   return {1.0 / static_cast<double>(tokens), static_cast<double>(tokens)};
 }
 
-std::vector<std::int64_t> count_targets(const Dataset& dataset) {
+Baselines baselines_of(const TokenSpace& space, Ends ends, std::span<const std::int64_t> train,
+                       std::span<const std::int64_t> held) {
+  const bool classes = space.num_classes() > 0;
+  const bool has_eos = !classes && space.eos >= 0;
+  std::vector<std::int64_t> seen(train.begin(), train.end()), asked(held.begin(), held.end());
+  if (has_eos && ends == Ends::kApart) {
+    seen.at(static_cast<std::size_t>(space.eos)) = 0;
+    asked.at(static_cast<std::size_t>(space.eos)) = 0;
+  }
+  Baselines result;
+  result.choices =
+      classes ? space.num_classes() : space.regular + (has_eos && ends == Ends::kCounted ? 1 : 0);
+  result.targets = std::accumulate(asked.begin(), asked.end(), std::int64_t{0});
+  result.uniform = uniform_baseline(result.choices);
+  result.empirical = empirical_baseline(seen, asked);
+  return result;
+}
+
+std::vector<std::int64_t> count_targets(const Dataset& dataset, std::int64_t most_rows) {
   const bool classes = dataset.target() != Target::kTokens;
   const auto& space = dataset.space();
   std::vector<std::int64_t> counts(
@@ -76,7 +94,8 @@ std::vector<std::int64_t> count_targets(const Dataset& dataset) {
   const auto length = static_cast<std::size_t>(dataset.length());
   std::vector<std::int64_t> tokens(length), targets(length), tokens_b(length);
   const auto seed = static_cast<std::uint64_t>(dataset.config().seed);
-  for (std::int64_t sample = 0; sample < dataset.size(); ++sample) {
+  const auto distance = 1 + (dataset.size() - 1) / most_rows;
+  for (std::int64_t sample = 0; sample < dataset.size(); sample += distance) {
     std::ranges::fill(targets, kIgnore);
     const RowInfo info =
         dataset.fill({seed, 0, sample, Use::kEvaluation}, {tokens, targets, tokens_b});

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <span>
 #include <vector>
 
 #include "performer/data/dataset.h"
+#include "performer/data/token_space.h"
 
 namespace performer::data {
 
@@ -44,7 +46,24 @@ Baseline empirical_baseline(std::span<const std::int64_t> train,
 /// Each of `tokens` equally likely.
 Baseline uniform_baseline(std::int64_t tokens);
 
-/// How often each token is a target of the dataset in evaluation: what a model is measured on.
-std::vector<std::int64_t> count_targets(const Dataset& dataset);
+/// Whether EOS is one of the tokens that are guessed. Apart, it is neither a choice nor a target:
+/// what is left are the letters, and the figures are those of the data whatever the rows are.
+enum class Ends : std::uint8_t { kApart, kCounted };
+
+struct Baselines {
+  Baseline uniform, empirical;
+  std::int64_t choices = 0;  // of the uniform guess
+  std::int64_t targets = 0;  // guessed of the data held out
+};
+
+/// The one definition of the baselines, for tables of the data and of a model's evaluation. `train`
+/// and `held` count tokens of `space`, or its classes where it has any (no EOS there).
+Baselines baselines_of(const TokenSpace& space, Ends ends, std::span<const std::int64_t> train,
+                       std::span<const std::int64_t> held);
+
+/// How often each token is a target of the dataset in evaluation: what a model is measured on. Of
+/// more than `most_rows` samples, that many at even distances are counted.
+std::vector<std::int64_t> count_targets(
+    const Dataset& dataset, std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
 
 }  // namespace performer::data

@@ -7,6 +7,7 @@
 
 #include "performer/core/error.h"
 #include "performer/data/byte_source.h"
+#include "performer/data/encoding.h"
 #include "performer/data/sentence_piece.h"
 
 namespace performer::data {
@@ -33,21 +34,30 @@ class StoredStream final : public TokenStream {
 };
 
 template <class T>
-std::unique_ptr<TokenStream> store(std::string_view text, const TokenSpace& space) {
-  std::vector<T> tokens;
-  tokens.reserve(space.kind == "bytes" ? text.size() + 2 : text.size() / 3);
-  tokens.push_back(static_cast<T>(space.eos));
-  // Line by line: one lattice over a whole book would take memory without end.
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = std::min(text.find('\n', begin), text.size() - 1) + 1;
-    for (const std::int64_t token : space.encode(text.substr(begin, end - begin))) {
-      tokens.push_back(static_cast<T>(token));
-    }
-    begin = end;
+void append_tokens(std::string_view text, const TokenSpace& space, std::vector<T>& tokens) {
+  while (!text.empty()) {
+    const std::string_view part = first_lines(text);
+    for (const std::int64_t token : space.encode(part)) tokens.push_back(static_cast<T>(token));
+    text.remove_prefix(part.size());
   }
-  const auto made = static_cast<double>(tokens.size() - 1);
-  tokens.push_back(static_cast<T>(space.eos));
-  const std::int64_t words = count_words(text);
+}
+
+template <class T>
+std::unique_ptr<TokenStream> read_texts(const std::vector<std::string>& files,
+                                        const TokenSpace& space) {
+  std::vector<T> tokens = {static_cast<T>(space.eos)};
+  std::int64_t words = 0, left = kMaxText;
+  for (const auto& file : files) {
+    const std::string text = read_all(file, left);
+    if (text.empty()) fail(ExitCode::kBadInput, "{}: there is no text in it", file);
+    if (space.kind != "bytes") check_utf8_lines(text, file);
+    tokens.reserve(tokens.size() + (space.kind == "bytes" ? text.size() + 1 : text.size() / 3));
+    append_tokens(text, space, tokens);
+    tokens.push_back(static_cast<T>(space.eos));
+    words += count_words(text);
+    left -= std::ssize(text);
+  }
+  const auto made = static_cast<double>(tokens.size() - 1 - files.size());
   const double multiplier = words > 0 ? made / static_cast<double>(words) : 0.0;
   return std::make_unique<StoredStream<T>>(std::move(tokens), multiplier);
 }
@@ -65,21 +75,28 @@ std::int64_t count_words(std::string_view text) {
   return words;
 }
 
-std::unique_ptr<TokenStream> open_text(const std::string& path, const TokenSpace& space) {
-  const std::string text = read_all(path, kMaxText);
-  if (text.empty()) fail(ExitCode::kBadInput, "{}: there is no text in it", path);
+std::string_view first_lines(std::string_view text) {
+  constexpr std::size_t kPart = std::size_t{1} << 20;
+  if (text.size() <= kPart) return text;
+  std::size_t feed = text.rfind('\n', kPart - 1);
+  if (feed == std::string_view::npos) feed = text.find('\n', kPart);
+  return text.substr(0, feed == std::string_view::npos ? feed : feed + 1);
+}
+
+std::unique_ptr<TokenStream> open_text(const std::vector<std::string>& files,
+                                       const TokenSpace& space) {
   if (space.vocabulary <= std::numeric_limits<std::uint16_t>::max()) {
-    return store<std::uint16_t>(text, space);
+    return read_texts<std::uint16_t>(files, space);
   }
-  return store<std::uint32_t>(text, space);
+  return read_texts<std::uint32_t>(files, space);
 }
 
 TokenSpace text_space(const DataConfig& config) {
   if (config.tokenizer == "bytes") return byte_space();
   TokenSpace space;
   space.kind = "sentencepiece";
-  space.pieces = std::make_shared<const SentencePiece>(read_all(config.tokenizer, kMaxModel),
-                                                       config.tokenizer);
+  space.pieces = std::make_shared<const SentencePiece>(
+      read_all(config.tokenizer, kMaxModel, Content::kBinary), config.tokenizer);
   const SentencePiece& pieces = *space.pieces;
   space.vocabulary = pieces.vocabulary();
   space.pad = pieces.pad();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "performer/core/error.h"
+#include "performer/core/json.h"
 #include "performer/data/alphabet.h"
 #include "performer/data/sentence_piece.h"
 
@@ -114,23 +115,20 @@ nlohmann::ordered_json TokenSpace::to_json() const {
 
 std::string TokenSpace::model_bytes() const { return pieces ? pieces->bytes() : std::string(); }
 
-TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& json, std::string model_bytes) {
+TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& values, std::string model_bytes) {
+  const JsonView json(values, "tokenizer.json");
   TokenSpace s;
-  try {
-    s.kind = json.at("kind").get<std::string>();
-    s.vocabulary = json.at("vocabulary").get<std::int64_t>();
-    s.pad = json.at("pad").get<std::int64_t>();
-    s.bos = json.at("bos").get<std::int64_t>();
-    s.eos = json.at("eos").get<std::int64_t>();
-    s.mask = json.at("mask").get<std::int64_t>();
-    s.start = json.at("start").get<std::int64_t>();
-    s.first_regular = json.at("first_regular").get<std::int64_t>();
-    s.regular = json.at("regular").get<std::int64_t>();
-    s.classes = json.at("classes").get<std::vector<std::string>>();
-    s.shape = json.at("shape").get<std::vector<std::int64_t>>();
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::kCorrupt, "tokenizer.json: {}", error.what());
-  }
+  s.kind = json.at("kind").string();
+  s.vocabulary = json.at("vocabulary").integer();
+  s.pad = json.at("pad").integer();
+  s.bos = json.at("bos").integer();
+  s.eos = json.at("eos").integer();
+  s.mask = json.at("mask").integer();
+  s.start = json.at("start").integer();
+  s.first_regular = json.at("first_regular").integer();
+  s.regular = json.at("regular").integer();
+  s.classes = json.at("classes").strings();
+  s.shape = json.at("shape").integers(1);
   check_ids(s);
   if (s.kind == "sentencepiece") {
     s.pieces = std::make_shared<const SentencePiece>(std::move(model_bytes), "tokenizer.model");

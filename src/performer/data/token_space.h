@@ -46,7 +46,7 @@ struct TokenSpace {
   std::string model_bytes() const;
 
   /// kCorrupt where the two do not make a token space.
-  static TokenSpace from_json(const nlohmann::ordered_json& json, std::string model_bytes = {});
+  static TokenSpace from_json(const nlohmann::ordered_json& values, std::string model_bytes = {});
 };
 
 /// The token space of a task. Reads the tokenizer, the classes of the training rows, or the size of

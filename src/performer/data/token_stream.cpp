@@ -29,6 +29,7 @@ void JoinedStream::read(std::int64_t begin, std::span<std::int64_t> out) const {
   const std::int64_t group = std::distance(places_.begin(), after) - 1;
   std::int64_t place = places_[static_cast<std::size_t>(group)];
   auto to = out.begin();
+  std::vector<std::uint8_t> body;
   for (std::int64_t k = group * kStride; to != out.end() && k < source_->size(); ++k) {
     const std::int64_t sequence = order_(k);
     const std::int64_t unit = 1 + source_->length(sequence);
@@ -38,9 +39,10 @@ void JoinedStream::read(std::int64_t begin, std::span<std::int64_t> out) const {
         *to++ = eos_;
         skip = 1;
       }
-      const auto body = source_->tokens(sequence).subspan(static_cast<std::size_t>(skip - 1));
-      const auto count = std::min<std::ptrdiff_t>(std::ssize(body), out.end() - to);
-      to = std::copy_n(body.begin(), count, to);
+      body.resize(static_cast<std::size_t>(
+          std::min<std::int64_t>(source_->length(sequence) - (skip - 1), out.end() - to)));
+      source_->read(sequence, skip - 1, body);
+      to = std::ranges::copy(body, to).out;
     }
     place += unit;
   }

@@ -3,12 +3,14 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "performer/data/dataset.h"
 #include "performer/data/permutation.h"
 #include "performer/data/sequence_source.h"
+#include "performer/data/whole_sequences.h"
 
 namespace performer::data {
 
@@ -20,6 +22,8 @@ class TokenStream {
   /// begin + out.size() at most size().
   virtual void read(std::int64_t begin, std::span<std::int64_t> out) const = 0;
   virtual double word_multiplier() const { return 0.0; }
+  /// What was mended while reading, in words.
+  virtual std::string notes() const { return {}; }
 
  protected:
   TokenStream() = default;
@@ -36,6 +40,7 @@ class JoinedStream final : public TokenStream {
 
   std::int64_t size() const override { return size_; }
   void read(std::int64_t begin, std::span<std::int64_t> out) const override;
+  std::string notes() const override { return mended(source_->counts()); }
 
  private:
   std::unique_ptr<SequenceSource> source_;
@@ -47,15 +52,27 @@ class JoinedStream final : public TokenStream {
 
 /// Rows are consecutive blocks of a stream; the last one may be shorter. Causal: the target of a
 /// block's last token is the first one of the next block.
-class BlockDataset final : public Dataset {
+class BlockDataset final : public Dataset, private WholeSequences {
  public:
   BlockDataset(DataConfig config, TokenSpace space, std::unique_ptr<TokenStream> stream);
 
   std::int64_t size() const override;
   RowInfo fill(const SampleKey& key, const Row& row) const override;
   double word_multiplier() const override { return stream_->word_multiplier(); }
+  /// The stream is one long sequence.
+  const WholeSequences* whole() const override { return this; }
 
  private:
+  std::int64_t count() const override { return 1; }
+  std::int64_t tokens(std::int64_t /*sequence*/) const override { return stream_->size(); }
+  void read(std::int64_t /*sequence*/, std::int64_t begin,
+            std::span<std::int64_t> out) const override {
+    stream_->read(begin, out);
+  }
+  std::int64_t residues(std::int64_t /*sequence*/) const override { return stream_->size(); }
+  std::string id(std::int64_t /*sequence*/) const override { return {}; }
+  std::string notes() const override { return stream_->notes(); }
+
   std::unique_ptr<TokenStream> stream_;
 };
 

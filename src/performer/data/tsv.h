@@ -14,8 +14,11 @@ namespace performer::data {
 /// feed as \n, a tab as \t and a backslash as \\.
 class TsvReader {
  public:
-  /// kBadInput where there is no header.
-  explicit TsvReader(const std::string& path);
+  /// Of a table whose ids are held in memory.
+  static constexpr std::int64_t kMaxIds = std::int64_t{1} << 30;
+
+  /// kBadInput where there is no header, and as soon as more than `max_bytes` are unpacked.
+  explicit TsvReader(const std::string& path, std::int64_t max_bytes = std::int64_t{1} << 40);
 
   /// The next row, with as many fields as the header; kBadInput with the line for another number.
   /// Empty lines are passed over.
@@ -34,6 +37,7 @@ class TsvReader {
   bool next_line(std::string& text);
 
   ByteSource source_;
+  std::int64_t room_;  // bytes that may still come
   std::span<const char> rest_;
   std::vector<std::string> columns_;
   std::int64_t line_ = 0;

@@ -1,0 +1,27 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "performer/data/fasta.h"
+
+namespace performer::data {
+
+std::string mended(const data::FastaCounts& c) {
+  const std::array<std::pair<std::int64_t, const char*>, 7> kinds = {
+      std::pair{c.blank, "records without residues skipped"},
+      {c.gaps, "gaps dropped"},
+      {c.end_stops, "stops dropped at the end"},
+      {c.inner_stops, "stops inside read as X"},
+      {c.unknown, "J read as X"},
+      {c.duplicate_ids, "ids seen before, kept"},
+      {c.duplicates, "equal sequences dropped"}};
+  std::string text;
+  for (const auto& [count, what] : kinds) {
+    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  }
+  return text;
+}
+
+}  // namespace performer::data

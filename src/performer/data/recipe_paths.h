@@ -1,0 +1,17 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "performer/data/data_config.h"
+
+namespace performer::data {
+
+/// Paths that a recipe names are looked for beside it, then in the working folder, as which they
+/// are left. Says so where one is found beside the recipe. `given` tells the keys (`train`) that
+/// come from the command line: these are of the working folder. kUsage for what is not UTF-8.
+void look_beside_recipe(DataConfig& config, const std::string& recipe,
+                        const std::function<bool(std::string_view key)>& given);
+
+}  // namespace performer::data
