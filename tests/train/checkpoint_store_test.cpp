@@ -1,11 +1,13 @@
 #include "performer/train/checkpoint_store.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -13,6 +15,7 @@
 #include "performer/core/file.h"
 #include "performer/core/random.h"
 #include "performer/core/sha256.h"
+#include "performer/train/choose_checkpoint.h"
 #include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -139,6 +142,74 @@ TEST(CheckpointStoreTest, PruneKeepsTheNewestTheRegularTheBestAndTheLatest) {
   EXPECT_EQ(store.prune({.keep_last = 1}), Steps());
   store.forget_after(1);
   EXPECT_EQ(store.steps(), Steps{2});
+}
+
+TEST(CheckpointStoreTest, PruneKeepsWhatTheRunStillNeeds) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  for (std::int64_t step = 1; step <= 5; ++step) store.save(step, tiny_content(step));
+  EXPECT_EQ(store.prune({.keep_last = 1, .also = {2, 3}}), (Steps{1, 4}));
+  EXPECT_EQ(store.steps(), (Steps{2, 3, 5}));
+}
+
+TEST(CheckpointStoreTest, GoingBackLeavesLatestOnACheckpointThatIsThere) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  for (std::int64_t step = 1; step <= 4; ++step) store.save(step, tiny_content(step));
+  store.go_back_to(*store.newest_good_up_to(3, {}));
+  EXPECT_EQ(store.steps(), (Steps{1, 2, 3}));
+  EXPECT_EQ(open_newest(store).step, 3);
+  EXPECT_TRUE(open_newest(store).rejected.empty());
+}
+
+TEST(CheckpointStoreTest, ACheckpointTakenBackLeavesTheOneBeforeIt) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.save(1, tiny_content(1));
+  store.save(2, tiny_content(2));
+  EXPECT_EQ(store.take_back(2), 1);
+  EXPECT_EQ(store.steps(), Steps{1});
+  EXPECT_EQ(resolve_checkpoint(folder.path()).step(), 1);
+  EXPECT_EQ(store.take_back(1), std::nullopt);
+  EXPECT_EQ(store.steps(), Steps());
+  EXPECT_EQ(open_newest(store).step, -1);
+}
+
+TEST(CheckpointStoreTest, NumbersThatAreNotFiniteAreNoGoodCheckpoint) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.save(1, tiny_content(1));
+  for (const bool optimizer : {false, true}) {
+    auto content = tiny_content(2);
+    auto& poisoned = optimizer ? content.trainer.at(0).second : content.model.at(1).second;
+    poisoned.view(-1)[1] = std::numeric_limits<double>::infinity();
+    store.save(2, content);
+    const Opened opened = open_newest(store);
+    EXPECT_EQ(opened.step, 1);
+    const std::string words = optimizer ? "\"moment\" is not finite in 1 of its 2 values"
+                                        : "\"bias\" is not finite in 1 of its 3 values";
+    EXPECT_NE(opened.rejected.at(0).find(words), std::string::npos) << opened.rejected[0];
+  }
+}
+
+TEST(CheckpointStoreTest, PipesInThePlaceOfPointersAreNamedInsteadOfWaitedFor) {
+  const TemporaryFolder folder;
+  CheckpointStore store(folder.path());
+  store.save(1, tiny_content(1));
+  for (const std::string name : {"best", "latest"}) {
+    fs::remove(folder / "best");
+    fs::remove(folder / name);
+    ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
+    EXPECT_EQ(error_of([&] { resolve_checkpoint(folder.path()); }).what(),
+              (folder / name).string() + ": not a file");
+    EXPECT_EQ(error_of([&] { store.prune({}); }).code(), ExitCode::kCorrupt);
+    store.mend_best(1, [](const Error&) {});
+  }
+  EXPECT_EQ(open_newest(store).step, 1);
+  fs::remove(folder / "best");
+  fs::create_directory(folder / "best");
+  EXPECT_EQ(error_of([&] { store.mend_best(1, [](const Error&) {}); }).code(), ExitCode::kCorrupt);
+  EXPECT_TRUE(fs::is_directory(folder / "best"));
 }
 
 TEST(CheckpointStoreTest, ASecondWriterIsRefused) {

@@ -4,7 +4,12 @@
 
 #include <ATen/ATen.h>
 
+#include <cmath>
+#include <limits>
+
+#include "performer/core/error.h"
 #include "tests/models/tiny_model.h"
+#include "tests/support/error_of.h"
 
 namespace performer::train {
 namespace {
@@ -74,6 +79,24 @@ TEST(Generate, AShorterRunIsABeginning) {
   });
   EXPECT_EQ(seen, (std::vector<std::int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(stopped.sequences[2], Tokens(longer[2].begin(), longer[2].begin() + 4));
+}
+
+TEST(Generate, NumbersThatMakeNoDistributionAreRefused) {
+  auto model = rotary_model("favor");
+  const auto code_of = [&](const SamplingOptions& options, std::int64_t count = 1) {
+    return testing::error_of([&] { generate(model, {1}, options, count); }).code();
+  };
+  constexpr double kInfinite = std::numeric_limits<double>::infinity();
+  for (const double temperature : {kInfinite, -kInfinite, std::nan(""), -1.0}) {
+    EXPECT_EQ(code_of({.temperature = temperature}), ExitCode::kUsage) << temperature;
+  }
+  for (const double top_p : {kInfinite, std::nan(""), -0.5, 0.0, 1.5}) {
+    EXPECT_EQ(code_of({.top_p = top_p}), ExitCode::kUsage) << top_p;
+  }
+  EXPECT_EQ(code_of({.top_k = -1}), ExitCode::kUsage);
+  EXPECT_EQ(code_of({.length = 0}), ExitCode::kUsage);
+  EXPECT_EQ(code_of({.length = std::int64_t{1} << 40}), ExitCode::kUsage);
+  EXPECT_EQ(code_of({}, 0), ExitCode::kUsage);
 }
 
 }  // namespace

@@ -42,7 +42,8 @@ TEST(SpikeGuard, GoesOnFromItsState) {
     guard.limit(step);
     guard.observe(step, 2.0 / static_cast<double>(step));
   }
-  copy.load(nlohmann::ordered_json::parse(guard.state().dump()));
+  const auto state = nlohmann::ordered_json::parse(guard.state().dump());
+  copy.load(JsonView(state, "trainer.json"));
   EXPECT_EQ(copy.limit(8), guard.limit(8));
   EXPECT_EQ(copy.limit(9), guard.limit(9));
   guard.reset();

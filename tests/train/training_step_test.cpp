@@ -109,6 +109,38 @@ TEST(TrainingStep, NeitherSpikesNorInfinitiesTouchTheWeights) {
   EXPECT_FALSE(run.step.run(plan_of(4), [] { return batch_of(4); }).wait().skipped);
 }
 
+TEST(TrainingStep, AProbeChangesNothingAndKnowsWeightsThatAreOfNoUse) {
+  for (const char* precision : {"fp32", "fp16"}) {
+    auto recipe = small_recipe();
+    recipe.train.precision = precision;
+    Training probed(recipe), plain(recipe);
+    const auto loss = probed.step.probe(batch_of(4));
+    EXPECT_EQ(
+        static_cast<float>(loss),
+        static_cast<float>(plain.step.run(plan_of(1), [] { return batch_of(4); }).wait().loss()));
+    probed.step.run(plan_of(1), [] { return batch_of(4); }).wait();
+    EXPECT_TRUE(probed.weights().equal(plain.weights())) << precision;
+  }
+  Training run(small_recipe());
+  at::NoGradGuard no_grad;
+  for (auto& weight : run.model->parameters()) weight.mul_(1e30);  // finite, and of no use
+  EXPECT_TRUE(run.weights().isfinite().all().item<bool>());
+  at::AutoGradMode grad(true);
+  EXPECT_TRUE(std::isnan(run.step.probe(batch_of(4))));
+}
+
+TEST(TrainingStep, TheSearchForALossScaleIsNoHarm) {
+  StepReport report;
+  report.targets = 1;
+  report.loss_sum = 2;
+  report.gradient_norm = kInfinity;
+  EXPECT_FALSE(report.overflowed());  // no scale: the gradient itself
+  report.loss_scale = 2;
+  EXPECT_TRUE(report.overflowed());
+  report.loss_sum = kInfinity;
+  EXPECT_FALSE(report.overflowed());
+}
+
 TEST(TrainingStep, LearnsInHalfPrecision) {
   for (const char* precision : {"bf16", "fp16"}) {
     auto recipe = small_recipe();

@@ -16,6 +16,8 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxManifest = 1 << 20;
 constexpr std::int64_t kMaxPointer = 1 << 10;
+constexpr std::int64_t kMaxSettings = 1 << 20;   // config.json, trainer.json
+constexpr std::int64_t kMaxTokenizer = 1 << 28;  // a file of the tokenizer
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -24,10 +26,11 @@ bool is_file(const fs::path& path) {
 
 // A small file of ours: what cannot be read at all counts as damage, named.
 std::string read_own(const fs::path& path, std::int64_t max_bytes) {
-  if (!is_file(path)) {
-    fail(ExitCode::kCorrupt, "{}: missing", path.string());
-  }
   std::error_code error;
+  if (!is_file(path)) {
+    fail(ExitCode::kCorrupt, "{}: {}", path.string(),
+         fs::exists(path, error) ? "not a file" : "missing");
+  }
   if (static_cast<std::int64_t>(fs::file_size(path, error)) > max_bytes && !error) {
     fail(ExitCode::kCorrupt, "{}: damaged: longer than such a file can be", path.string());
   }
@@ -104,23 +107,31 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   return checkpoint;
 }
 
-std::string Checkpoint::config() const { return read_file(folder_ / "config.json"); }
+std::string Checkpoint::config() const { return read_own(folder_ / "config.json", kMaxSettings); }
 
-std::string Checkpoint::trainer() const { return read_file(folder_ / "trainer.json"); }
+std::string Checkpoint::trainer() const { return read_own(folder_ / "trainer.json", kMaxSettings); }
 
 std::map<std::string, std::string> Checkpoint::tokenizer() const {
   std::map<std::string, std::string> files;
   for (const ManifestFile& file : manifest_.files) {
     if (std::find(kFixedFiles.begin(), kFixedFiles.end(), file.name) == kFixedFiles.end()) {
-      files.emplace(file.name, read_file(folder_ / file.name));
+      files.emplace(file.name, read_own(folder_ / file.name, kMaxTokenizer));
     }
   }
   return files;
 }
 
+Pointer read_pointer(const fs::path& file) {
+  return parse_pointer(read_own(file, kMaxPointer), file.string());
+}
+
+std::string hash_of_manifest(const fs::path& folder) {
+  return sha256_of(read_own(folder / "manifest.json", kMaxManifest));
+}
+
 Checkpoint open_pointed(const fs::path& run_folder, const std::string& pointer) {
   const fs::path file = run_folder / pointer;
-  const Pointer named = parse_pointer(read_own(file, kMaxPointer), file.string());
+  const Pointer named = read_pointer(file);
   const fs::path folder = checkpoint_folder(run_folder, named.step);
   if (!fs::exists(folder)) {
     fail(ExitCode::kCorrupt, "{}: missing, though {} names it", folder.string(), file.string());
@@ -131,36 +142,6 @@ Checkpoint open_pointed(const fs::path& run_folder, const std::string& pointer) 
          folder.string());
   }
   return checkpoint;
-}
-
-Checkpoint resolve_checkpoint(const fs::path& path) {
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    fail(ExitCode::kBadInput, "{}: no such folder; name a run or a checkpoint folder",
-         path.string());
-  }
-  if (fs::exists(path / "best", ignored)) {
-    return open_pointed(path, "best");
-  }
-  if (fs::exists(path / "latest", ignored)) {
-    return open_pointed(path, "latest");
-  }
-  const fs::path checkpoints = path / "checkpoints";
-  if (fs::is_directory(checkpoints, ignored)) {
-    for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
-      if (parse_step_name(entry.path().filename().string())) {
-        fail(ExitCode::kCorrupt, "{}: missing, though there are checkpoints",
-             (path / "latest").string());
-      }
-    }
-  }
-  const bool checkpoint = fs::exists(path / "manifest.json", ignored) ||
-                          fs::exists(path / "model.safetensors", ignored);
-  if (!checkpoint) {
-    fail(ExitCode::kBadInput, "{}: neither a checkpoint nor a run that has saved one",
-         path.string());
-  }
-  return Checkpoint::open(path);
 }
 
 }  // namespace performer::train

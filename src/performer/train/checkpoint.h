@@ -35,10 +35,10 @@ class Checkpoint {
   std::string manifest_sha256_;
 };
 
-/// The checkpoint that a user means by `path`: a checkpoint folder, or a run folder, whose `best`
-/// (else `latest`) is taken. kBadInput where there is none, kCorrupt naming the file where it does
-/// not verify: no other one is taken in its place.
-Checkpoint resolve_checkpoint(const std::filesystem::path& path);
+/// A run's pointer file, and the hash of a checkpoint's manifest as it is; kCorrupt where the file
+/// is missing, no regular file or damaged.
+Pointer read_pointer(const std::filesystem::path& file);
+std::string hash_of_manifest(const std::filesystem::path& folder);
 
 /// The checkpoint that a run's pointer file (RUN/latest, RUN/best) names.
 Checkpoint open_pointed(const std::filesystem::path& run_folder, const std::string& pointer);

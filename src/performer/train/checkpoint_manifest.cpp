@@ -6,6 +6,8 @@
 #include <set>
 
 #include "performer/core/error.h"
+#include "performer/core/json.h"
+#include "performer/core/safe_text.h"
 #include "performer/core/sha256.h"
 
 namespace performer::train {
@@ -24,7 +26,7 @@ std::string sealed(Json body) {
 }
 
 Json parse_sealed(const std::string& text, const std::string& file) {
-  Json json = Json::parse(text, nullptr, false);
+  Json json = parse_json(text, file);
   if (json.is_object()) {
     Json body = json;
     body.erase("sha256");
@@ -35,13 +37,15 @@ Json parse_sealed(const std::string& text, const std::string& file) {
   fail(ExitCode::kCorrupt, "{}: damaged: its text does not match its own hash", file);
 }
 
-Manifest read_fields(const Json& json, const std::string& file) {
+Manifest read_fields(const JsonView& json, const std::string& file) {
   Manifest manifest;
-  manifest.step = json.at("step").get<std::int64_t>();
+  manifest.step = json.at("step").integer(0);
   std::set<std::string> names;
-  for (const Json& entry : json.at("files")) {
-    ManifestFile item{entry.at("name").get<std::string>(), entry.at("bytes").get<std::int64_t>(),
-                      entry.at("sha256").get<std::string>()};
+  const JsonView files = json.at("files");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const JsonView entry = files.at(i);
+    ManifestFile item{entry.at("name").string(), entry.at("bytes").integer(0),
+                      entry.at("sha256").string()};
     if (!plain_file_name(item.name) || !names.insert(item.name).second) {
       fail(ExitCode::kCorrupt, "{}: lists a file name that no checkpoint has", file);
     }
@@ -73,16 +77,14 @@ std::string manifest_text(const Manifest& manifest) {
 
 Manifest parse_manifest(const std::string& text, const std::string& file) {
   const Json json = parse_sealed(text, file);
-  try {
-    if (json.at("format") != kFormat || json.at("version") != kVersion) {
-      fail(ExitCode::kBadInput,
-           "{}: checkpoint format {} of version {}; this program reads {} of {}", file,
-           json.at("format").dump(), json.at("version").dump(), kFormat, kVersion);
-    }
-    return read_fields(json, file);
-  } catch (const Json::exception& error) {
-    fail(ExitCode::kCorrupt, "{}: not a manifest: {}", file, error.what());
+  const JsonView view(json, file);
+  const Json& format = view.at("format").value();
+  const Json& version = view.at("version").value();
+  if (format != kFormat || version != kVersion) {
+    fail(ExitCode::kBadInput, "{}: checkpoint format {} of version {}; this program reads {} of {}",
+         file, shown(format.dump()), shown(version.dump()), kFormat, kVersion);
   }
+  return read_fields(view, file);
 }
 
 std::string pointer_text(const Pointer& pointer) {

@@ -7,13 +7,14 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <system_error>
 #include <utility>
 
-#include "performer/core/sha256.h"
 #include "performer/train/checkpoint_writer.h"
+#include "performer/train/finite.h"
 
 namespace performer::train {
 namespace {
@@ -107,6 +108,11 @@ void exchange(const fs::path& from, const fs::path& to, const fs::path& aside) {
   remove_tree(aside);
 }
 
+void check_numbers(const Checkpoint& checkpoint) {
+  check_finite(checkpoint.model_file());
+  check_finite(checkpoint.trainer_file());
+}
+
 // Removes a temporary folder when a save ends, well or not.
 struct Remover {
   explicit Remover(fs::path folder) : path(std::move(folder)) {}
@@ -152,9 +158,8 @@ void CheckpointStore::put_in_place(const fs::path& temporary, std::int64_t step)
     return;
   }
   // A `best` that names this step means the bytes that leave now.
-  const bool same =
-      sha256_of_file(temporary / "manifest.json") ==
-      (fs::exists(home / "manifest.json") ? sha256_of_file(home / "manifest.json") : std::string());
+  const bool same = fs::is_regular_file(home / "manifest.json") &&
+                    hash_of_manifest(temporary) == hash_of_manifest(home);
   if (!same && pointed_step("best") == step) {
     remove_tree(run_ / "best");
   }
@@ -166,31 +171,61 @@ std::optional<std::int64_t> CheckpointStore::pointed_step(const char* pointer) c
   if (!fs::exists(file)) {
     return std::nullopt;
   }
-  return parse_pointer(read_file(file), file.string()).step;
+  return read_pointer(file).step;
 }
 
 std::optional<Checkpoint> CheckpointStore::newest_good(
     const std::function<void(const Error&)>& rejected) const {
-  auto candidates = steps();
-  if (candidates.empty() && !fs::exists(run_ / "latest")) {
+  if (steps().empty() && !fs::exists(run_ / "latest")) {
     return std::nullopt;
   }
   try {
-    return open_pointed(run_, "latest");
+    Checkpoint checkpoint = open_pointed(run_, "latest");
+    check_numbers(checkpoint);
+    return checkpoint;
   } catch (const Error& error) {
     rejected(error);
   }
-  std::reverse(candidates.begin(), candidates.end());
-  for (const std::int64_t step : candidates) {
-    try {
-      return Checkpoint::open(checkpoint_folder(run_, step));
-    } catch (const Error& error) {
-      rejected(error);
-    }
+  if (auto older = newest_good_up_to(std::numeric_limits<std::int64_t>::max(), rejected)) {
+    return older;
   }
   fail(ExitCode::kCorrupt,
        "{}: no checkpoint of this run verifies; to start anew, move the folder away",
        run_.string());
+}
+
+std::optional<Checkpoint> CheckpointStore::newest_good_up_to(
+    std::int64_t step, const std::function<void(const Error&)>& rejected) const {
+  auto candidates = steps();
+  std::reverse(candidates.begin(), candidates.end());
+  for (const std::int64_t candidate : candidates) {
+    if (candidate > step) continue;
+    try {
+      Checkpoint checkpoint = Checkpoint::open(checkpoint_folder(run_, candidate));
+      check_numbers(checkpoint);
+      return checkpoint;
+    } catch (const Error& error) {
+      rejected(error);
+    }
+  }
+  return std::nullopt;
+}
+
+void CheckpointStore::go_back_to(const Checkpoint& checkpoint) {
+  write_file_atomic(run_ / "latest",
+                    pointer_text({checkpoint.step(), checkpoint.manifest_sha256()}));
+  forget_after(checkpoint.step());
+}
+
+std::optional<std::int64_t> CheckpointStore::take_back(std::int64_t step) {
+  const auto older = newest_good_up_to(step - 1, [](const Error&) {});
+  if (older) {
+    go_back_to(*older);
+    return older->step();
+  }
+  remove_tree(run_ / "latest");
+  forget_after(step - 1);
+  return std::nullopt;
 }
 
 void CheckpointStore::clear() {
@@ -207,6 +242,7 @@ void CheckpointStore::mend_best(std::optional<std::int64_t> step,
   try {
     named = pointed_step("best");
   } catch (const Error& error) {
+    if (fs::is_directory(run_ / "best")) throw;  // not ours: perhaps somebody's copy
     rejected(error);
     remove_tree(run_ / "best");
   }
@@ -216,8 +252,8 @@ void CheckpointStore::mend_best(std::optional<std::int64_t> step,
 }
 
 void CheckpointStore::mark_best(std::int64_t step) {
-  const fs::path manifest = checkpoint_folder(run_, step) / "manifest.json";
-  write_file_atomic(run_ / "best", pointer_text({step, sha256_of_file(manifest)}));
+  const std::string hash = hash_of_manifest(checkpoint_folder(run_, step));
+  write_file_atomic(run_ / "best", pointer_text({step, hash}));
 }
 
 std::vector<std::int64_t> CheckpointStore::steps() const {
@@ -245,7 +281,7 @@ std::vector<std::int64_t> CheckpointStore::prune(const PruneRule& rule) {
   std::vector<std::int64_t> removed;
   for (std::size_t i = 0; i + static_cast<std::size_t>(last) < all.size(); ++i) {
     const bool periodic = rule.keep_every > 0 && all[i] % rule.keep_every == 0;
-    if (!periodic && !kept.contains(all[i])) {
+    if (!periodic && !kept.contains(all[i]) && !rule.also.contains(all[i])) {
       remove(all[i]);
       removed.push_back(all[i]);
     }

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,9 @@
 namespace performer::train {
 
 struct PruneRule {
-  std::int64_t keep_last = 3;   // the newest ones; at least 1
-  std::int64_t keep_every = 0;  // and steps that are multiples of this; 0: none
+  std::int64_t keep_last = 3;     // the newest ones; at least 1
+  std::int64_t keep_every = 0;    // and steps that are multiples of this; 0: none
+  std::set<std::int64_t> also{};  // and these
 };
 
 /// The checkpoints of one run, for the one process that writes them:
@@ -40,8 +42,9 @@ class CheckpointStore {
   /// are gone, every older checkpoint and `latest` are as before, and a later save may succeed.
   void save(std::int64_t step, const CheckpointContent& content);
 
-  /// `latest` if it verifies, else the newest that does. Every one refused is reported to
-  /// `rejected`. Nothing if the run has none; kCorrupt if it has some and none verifies.
+  /// `latest` if it verifies and its numbers are finite, else the newest of which that is true.
+  /// Every one refused is reported to `rejected`. Nothing if the run has none; kCorrupt if it has
+  /// some and none is good.
   std::optional<Checkpoint> newest_good(const std::function<void(const Error&)>& rejected) const;
 
   /// Lets `best` name the saved checkpoint of that step.
@@ -54,9 +57,20 @@ class CheckpointStore {
   /// kCorrupt, with nothing removed, where one of these two files is damaged.
   std::vector<std::int64_t> prune(const PruneRule& rule);
 
+  /// The checkpoint of `step`, or where it is not good the newest good one before it.
+  std::optional<Checkpoint> newest_good_up_to(
+      std::int64_t step, const std::function<void(const Error&)>& rejected) const;
+
   /// Removes checkpoints newer than `step`, which a run that went back has left behind; `best`
   /// stays.
   void forget_after(std::int64_t step);
+
+  /// The run goes on from this older checkpoint: `latest` names it, newer ones are removed.
+  void go_back_to(const Checkpoint& checkpoint);
+
+  /// Takes a saved checkpoint back, of which the steps after it have shown that it is of no use:
+  /// `latest` names the newest good one before it, or is gone. Returns that one's step.
+  std::optional<std::int64_t> take_back(std::int64_t step);
 
   const std::filesystem::path& run_folder() const { return run_; }
 

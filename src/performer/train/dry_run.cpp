@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "performer/data/dataset.h"
+#include "performer/core/size.h"
 #include "performer/models/model_cost.h"
 #include "performer/train/precision.h"
 #include "performer/train/run_state.h"
@@ -22,7 +22,10 @@ std::string bytes_text(std::int64_t bytes) {
 
 DryRun dry_run(Recipe recipe) {
   const auto dataset = data::open_dataset(recipe.data, data::Split::kTrain);
-  recipe = fitted_to(std::move(recipe), dataset->space());
+  return plan_of(fitted_to(std::move(recipe), dataset->space()), *dataset);
+}
+
+DryRun plan_of(const Recipe& recipe, const data::Dataset& train) {
   const bool full = recipe.train.precision == "fp32";
   const auto cost =
       models::estimate(recipe.model, recipe.train.batch, recipe.data.length, full ? 4 : 2);
@@ -30,16 +33,19 @@ DryRun dry_run(Recipe recipe) {
   plan.parameters = cost.parameters;
   plan.rows = recipe.train.batch;
   plan.length = recipe.data.length;
-  plan.weight_bytes =
-      cost.parameters * (full ? 16 : 20);  // w, g, m, v; half: a copy and its gradient
+  // w, g, m, v; half: a copy and its gradient
+  plan.weight_bytes = (Size(cost.parameters) * (full ? 16 : 20)).value();
   plan.activation_bytes = cost.activation_bytes;
   plan.flops_per_token = 3 * cost.flops_per_token;
   plan.break_even = models::break_even_length(recipe.model);
-  plan.samples = dataset->size();
-  plan.epochs = static_cast<double>(recipe.train.steps * recipe.train.batch) /
+  plan.samples = train.size();
+  plan.epochs = static_cast<double>(recipe.train.steps) * static_cast<double>(recipe.train.batch) /
                 static_cast<double>(plan.samples);
   return plan;
 }
+
+std::string DryRun::weight_text() const { return bytes_text(weight_bytes); }
+std::string DryRun::activation_text() const { return bytes_text(activation_bytes); }
 
 std::string DryRun::to_text() const {
   return fmt::format(
@@ -51,8 +57,8 @@ std::string DryRun::to_text() const {
       "break-even length    {} tokens: from there FAVOR+ takes fewer operations than exact "
       "attention\n"
       "data                 {} samples; the run sees them {:.2f} times\n",
-      parameters, rows, length, bytes_text(weight_bytes), bytes_text(activation_bytes),
-      flops_per_token / 1e6, break_even, samples, epochs);
+      parameters, rows, length, weight_text(), activation_text(), flops_per_token / 1e6, break_even,
+      samples, epochs);
 }
 
 std::string DryRun::to_json() const {

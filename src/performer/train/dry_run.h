@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "performer/data/dataset.h"
 #include "performer/train/recipe.h"
 
 namespace performer::train {
@@ -18,9 +19,14 @@ struct DryRun {
   std::int64_t samples = 0;           // rows of an epoch
   double epochs = 0;
 
+  std::string weight_text() const;  // "12.3 MiB"
+  std::string activation_text() const;
   std::string to_text() const;
   std::string to_json() const;
 };
+
+/// Of a recipe that is fitted to its data.
+DryRun plan_of(const Recipe& recipe, const data::Dataset& train);
 
 /// Opens the training data and counts.
 DryRun dry_run(Recipe recipe);

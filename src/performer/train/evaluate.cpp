@@ -16,6 +16,29 @@ double Evaluation::accuracy() const { return correct / static_cast<double>(targe
 double Evaluation::perplexity() const { return std::exp(loss()); }
 double Evaluation::bits() const { return loss() / std::numbers::ln2; }
 
+namespace {
+
+void add_batch(models::Transformer& model, const PlacedBatch& batch, Evaluation& result) {
+  const auto parts = compute_loss(model, batch);
+  result.loss_sum += parts.sum.item<double>();
+  result.correct += parts.correct.item<double>();
+}
+
+void add_rows(models::Transformer& model, const PlacedBatch& batch,
+              const EvaluationOptions& options, Evaluation& result) {
+  const auto losses = compute_row_losses(model, batch);
+  for (std::size_t i = 0; i < batch.samples.size(); ++i) {
+    const auto row = static_cast<std::int64_t>(i);
+    const RowScore score{losses.sum[row].item<double>(), losses.correct[row].item<double>(),
+                         losses.count[row].item<std::int64_t>()};
+    options.on_row(batch.samples[i], score);
+    result.loss_sum += score.loss_sum;
+    result.correct += score.correct;
+  }
+}
+
+}  // namespace
+
 Evaluation evaluate(models::Transformer& model, const data::BatchStream& rows,
                     const EvaluationOptions& options) {
   at::NoGradGuard no_grad;
@@ -23,17 +46,15 @@ Evaluation evaluate(models::Transformer& model, const data::BatchStream& rows,
   const bool was_training = model->is_training();
   model->eval();
   const auto size = rows.size();
-  auto batches = (size + options.batch - 1) / options.batch;
+  auto batches = 1 + (size - 1) / options.batch;
   if (options.max_batches > 0) batches = std::min(batches, options.max_batches);
   Evaluation result;
   for (std::int64_t i = 0; i < batches; ++i) {
     const auto first = i * options.batch;
     const auto count = std::min(options.batch, size - first);
     const auto batch = place(rows.batch(first, count), options.device);
-    const auto parts = compute_loss(model, batch);
-    result.loss_sum += parts.sum.item<double>();
-    result.correct += parts.correct.item<double>();
-    result.targets += parts.count;
+    options.on_row ? add_rows(model, batch, options, result) : add_batch(model, batch, result);
+    result.targets += batch.num_targets;
     result.tokens += batch.num_tokens;
     result.samples += count;
     if (options.progress) options.progress(i + 1, batches);

@@ -19,11 +19,17 @@ struct Evaluation {
   double bits() const;        // loss / ln 2: bits per dimension
 };
 
+struct RowScore {
+  double loss_sum = 0, correct = 0;
+  std::int64_t targets = 0;
+};
+
 struct EvaluationOptions {
   std::int64_t batch = 16;       // rows at once
   std::int64_t max_batches = 0;  // 0: the whole split
   at::Device device = at::kCPU;
   std::function<void(std::int64_t done, std::int64_t all)> progress;
+  std::function<void(std::int64_t sample, const RowScore& score)> on_row;  // of each row, in order
 };
 
 /// The model on every row of `rows` (a stream for evaluation), in their own order, without dropout

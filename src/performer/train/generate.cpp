@@ -7,6 +7,7 @@
 #include <numeric>
 #include <utility>
 
+#include "performer/core/error.h"
 #include "performer/core/random.h"
 #include "performer/models/stepper.h"
 
@@ -14,6 +15,7 @@ namespace performer::train {
 namespace {
 
 constexpr std::uint8_t kSamplingStream = 0x53;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 31;  // draws are numbered by 32 bits
 
 // Uniform in [0, 1): function of seed, sequence and position.
 double uniform(const SamplingOptions& options, std::int64_t sequence, std::int64_t position) {
@@ -94,6 +96,18 @@ class Batch {
   std::vector<Row> rows_;
 };
 
+void check(const SamplingOptions& o, std::int64_t count) {
+  const auto require = [](bool ok, const char* what, const char* rule, auto value) {
+    if (!ok) fail(ExitCode::kUsage, "generate: {} must be {}, got {}", what, rule, value);
+  };
+  require(std::isfinite(o.temperature) && o.temperature >= 0, "temperature",
+          "a finite number of 0 or more", o.temperature);
+  require(o.top_p > 0 && o.top_p <= 1, "top_p", "above 0 and at most 1", o.top_p);
+  require(o.top_k >= 0, "top_k", "0 or more", o.top_k);
+  require(o.length >= 1 && o.length <= kMostTokens, "length", "from 1 to 2^31", o.length);
+  require(count >= 1, "count", "1 or more", count);
+}
+
 }  // namespace
 
 std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& options,
@@ -125,6 +139,7 @@ std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& optio
 Generated generate(models::Transformer& model, const std::vector<std::int64_t>& prompt,
                    const SamplingOptions& options, std::int64_t count,
                    const std::function<bool(std::int64_t)>& on_step) {
+  check(options, count);
   at::NoGradGuard no_grad;
   model->eval();
   const auto device = model->parameters().front().device();

@@ -16,10 +16,18 @@ struct LoadedModel {
   data::TokenSpace space;
   std::int64_t step = 0;
   std::string folder;  // of the checkpoint
+  std::string choice;  // one line: which checkpoint this is, and how it was chosen
 };
 
-/// From a checkpoint folder or a run folder (its best, else its latest checkpoint). Every byte is
-/// verified first; a damaged file is an Error (kCorrupt) that names it.
-LoadedModel load_model(const std::string& path, at::Device device, at::ScalarType precision);
+/// Which checkpoint, and how its model is held.
+struct LoadOptions {
+  std::string checkpoint;  // of a run: best, latest or a step; empty: the best, else the latest
+  at::Device device = at::kCPU;
+  at::ScalarType precision = at::kFloat;
+};
+
+/// From a checkpoint folder or a run folder. Every byte is verified first; a damaged file is an
+/// Error (kCorrupt) that names it, and so is a weight that is not finite.
+LoadedModel load_model(const std::string& path, const LoadOptions& options);
 
 }  // namespace performer::train

@@ -5,15 +5,20 @@
 namespace performer::train {
 namespace {
 
-// logits: [N, C];  targets: [N], kIgnore where there is none.
-LossParts cross_entropy(const Tensor& logits, const Tensor& targets, std::int64_t count) {
-  const auto log_p = at::log_softmax(logits, -1, at::kFloat);
-  auto sum = at::nll_loss(log_p, targets, {}, at::Reduction::Sum, data::kIgnore);
-  auto correct = at::eq(at::argmax(logits.detach(), -1), targets).sum().to(at::kFloat);
+struct Scored {
+  Tensor logits;   // [N, C]
+  Tensor targets;  // [N], kIgnore where there is none
+};
+
+LossParts cross_entropy(const Scored& scored, std::int64_t count) {
+  const auto log_p = at::log_softmax(scored.logits, -1, at::kFloat);
+  auto sum = at::nll_loss(log_p, scored.targets, {}, at::Reduction::Sum, data::kIgnore);
+  auto correct =
+      at::eq(at::argmax(scored.logits.detach(), -1), scored.targets).sum().to(at::kFloat);
   return {std::move(sum), std::move(correct), count};
 }
 
-LossParts language_model_loss(models::Transformer& model, const PlacedBatch& batch) {
+Scored score_tokens(models::Transformer& model, const PlacedBatch& batch) {
   auto hidden = model->hidden({batch.tokens, batch.key_mask});  // [B, L, E]
   hidden = hidden.reshape({-1, hidden.size(-1)});
   auto targets = batch.targets.reshape({-1});
@@ -21,18 +26,40 @@ LossParts language_model_loss(models::Transformer& model, const PlacedBatch& bat
     hidden = hidden.index_select(0, batch.positions);
     targets = targets.index_select(0, batch.positions);
   }
-  return cross_entropy(model->logits(hidden), targets, batch.num_targets);
+  return {model->logits(hidden), targets};
+}
+
+Scored score(models::Transformer& model, const PlacedBatch& batch) {
+  const auto& head = model->config().head;
+  if (head == "lm") return score_tokens(model, batch);
+  const models::ModelInput first{batch.tokens, batch.key_mask};
+  const auto logits = head == "match" ? model->match(first, {batch.tokens_b, batch.key_mask_b})
+                                      : model->classify(first);
+  return {logits, batch.targets};
 }
 
 }  // namespace
 
 LossParts compute_loss(models::Transformer& model, const PlacedBatch& batch) {
-  const auto& head = model->config().head;
-  if (head == "lm") return language_model_loss(model, batch);
-  const models::ModelInput first{batch.tokens, batch.key_mask};
-  const auto logits = head == "match" ? model->match(first, {batch.tokens_b, batch.key_mask_b})
-                                      : model->classify(first);
-  return cross_entropy(logits, batch.targets, batch.num_targets);
+  return cross_entropy(score(model, batch), batch.num_targets);
+}
+
+RowLosses compute_row_losses(models::Transformer& model, const PlacedBatch& batch) {
+  const at::NoGradGuard no_grad;
+  const auto [logits, targets] = score(model, batch);
+  const auto log_p = at::log_softmax(logits, -1, at::kFloat);
+  const auto loss = at::nll_loss(log_p, targets, {}, at::Reduction::None, data::kIgnore);  // [N]
+  const auto rows = batch.tokens.size(0);
+  const auto width = batch.targets.numel() / rows;
+  const auto places = batch.positions.defined()
+                          ? batch.positions
+                          : at::arange(batch.targets.numel(), batch.targets.options());
+  const auto row = places.div(width, "floor");  // [N]
+  const auto by_row = [&](const Tensor& values) {
+    return at::zeros({rows}, at::kDouble).index_add(0, row.cpu(), values.cpu().to(at::kDouble));
+  };
+  return {by_row(loss), by_row(at::argmax(logits, -1).eq(targets)),
+          by_row(targets.ne(data::kIgnore))};
 }
 
 PlacedBatch place(const data::Batch& batch, at::Device device) {

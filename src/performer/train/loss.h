@@ -30,4 +30,10 @@ struct LossParts {
 /// whatever the model's precision.
 LossParts compute_loss(models::Transformer& model, const PlacedBatch& batch);
 
+/// The same row by row, without gradients: float64 [B] on the CPU each.
+struct RowLosses {
+  Tensor sum, correct, count;
+};
+RowLosses compute_row_losses(models::Transformer& model, const PlacedBatch& batch);
+
 }  // namespace performer::train

@@ -4,6 +4,10 @@
 
 #include "performer/core/config.h"
 #include "performer/core/error.h"
+#include "performer/core/json.h"
+#include "performer/core/safe_text.h"
+#include "performer/core/size.h"
+#include "performer/data/recipe_paths.h"
 
 namespace performer::train {
 namespace {
@@ -13,14 +17,6 @@ void require(bool ok, std::string_view key, std::string_view rule, auto value) {
 }
 
 void check_train(const Recipe& r) {
-  require(r.train.steps >= 1, "train.steps", "at least 1", r.train.steps);
-  require(r.train.batch >= 1, "train.batch", "at least 1", r.train.batch);
-  require(r.train.step_tokens >= 0, "train.step_tokens", "0 or more", r.train.step_tokens);
-  require(r.train.log_every >= 1, "train.log_every", "at least 1", r.train.log_every);
-  require(r.train.valid_every >= 0, "train.valid_every", "0 or more", r.train.valid_every);
-  require(r.train.keep_last >= 1, "train.keep_last", "at least 1", r.train.keep_last);
-  require(r.train.workers >= 1 && r.train.workers <= 64, "train.workers", "1 to 64",
-          r.train.workers);
   require(r.optimizer.rate > 0, "optimizer.rate", "above 0", r.optimizer.rate);
   require(r.optimizer.beta1 >= 0 && r.optimizer.beta1 < 1, "optimizer.beta1", "in [0, 1)",
           r.optimizer.beta1);
@@ -28,15 +24,37 @@ void check_train(const Recipe& r) {
           r.optimizer.beta2);
   require(r.optimizer.eps > 0, "optimizer.eps", "above 0", r.optimizer.eps);
   require(r.optimizer.clip >= 0, "optimizer.clip", "0 or more", r.optimizer.clip);
-  require(r.schedule.warmup >= 0, "schedule.warmup", "0 or more", r.schedule.warmup);
   require(r.guard.spike_factor > 1, "guard.spike_factor", "above 1", r.guard.spike_factor);
-  require(r.guard.spike_window >= 1, "guard.spike_window", "at least 1", r.guard.spike_window);
-  require(r.guard.max_skipped >= 1, "guard.max_skipped", "at least 1", r.guard.max_skipped);
+  // Rows are as long as their longest; what they may be is what memory is asked for.
+  constexpr std::int64_t kMostTokens = std::int64_t{1} << 36;
+  const Size tokens = Size(r.train.batch) * r.data.length;
+  if (tokens.value() > kMostTokens) {
+    fail(ExitCode::kUsage,
+         "train.batch: {} rows of data.length = {} are {} tokens at once, at most {} are possible",
+         r.train.batch, r.data.length, tokens.value(), kMostTokens);
+  }
+}
+
+// The recipe becomes the config.json of checkpoints; better now than at the first of them.
+void check_text(Recipe recipe) {
+  const auto check = [](const Field& field, const std::string& text) {
+    if (is_utf8(text)) return;
+    fail(ExitCode::kUsage, "{}: must be UTF-8, got {}; rename the file", field.name, shown(text));
+  };
+  for (const auto& field : list_fields(recipe)) {
+    if (const auto* text = std::get_if<std::string*>(&field.value)) check(field, **text);
+    if (const auto* list = std::get_if<std::vector<std::string>*>(&field.value)) {
+      for (const auto& text : **list) check(field, text);
+    }
+  }
 }
 
 }  // namespace
 
 void check(const Recipe& recipe) {
+  auto copy = recipe;
+  check_ranges(list_fields(copy), "");
+  check_text(recipe);
   check_train(recipe);
   data::check(recipe.data);
   auto model = recipe.model;  // what the data will decide may still be open
@@ -58,8 +76,15 @@ void check(const Recipe& recipe) {
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments) {
   Recipe recipe;
   auto tree = ConfigTree::from_toml_file(path);
-  for (const auto& assignment : assignments) tree.set(assignment);
+  ConfigTree given;
+  for (const auto& assignment : assignments) {
+    tree.set(assignment);
+    given.set(assignment);
+  }
   tree.read_into(list_fields(recipe));
+  data::look_beside_recipe(recipe.data, path, [&](std::string_view key) {
+    return given.contains("data." + std::string(key));
+  });
   // The model is as long as its rows unless the recipe says otherwise.
   if (!tree.contains("model.max_length")) recipe.model.max_length = recipe.data.length;
   check(recipe);
@@ -68,7 +93,7 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& assi
 
 Recipe recipe_from_json(const std::string& text, const std::string& source) {
   Recipe recipe;
-  const auto json = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const auto json = parse_json(text, source);
   if (!json.is_object()) fail(ExitCode::kCorrupt, "{}: is no JSON object", source);
   ConfigTree::from_json(json, source).read_into(list_fields(recipe));
   return recipe;

@@ -39,7 +39,18 @@ void Reporter::start_after(std::int64_t step) {
   metrics_.emplace(folder_ / "metrics.jsonl", step > 0 ? step : -1, warn);
   events_.emplace(folder_, EventWriter::Start{wall_time(), step + 1}, warn);
   first_step_ = step;
+  earlier_seconds_ = metrics_->seconds();
   started_ = window_started_ = Clock::now();
+}
+
+void Reporter::set_baselines(const StartBaselines& baselines) {
+  frequencies_ = baselines.counted.empirical.perplexity;
+  if (first_step_ > 0) return;
+  metrics_->append({{"step", 0},
+                    {"event", "baselines"},
+                    {"uniform_perplexity", baselines.counted.uniform.perplexity},
+                    {"frequency_perplexity", frequencies_},
+                    {"frequency_loss", number(std::log(frequencies_))}});
 }
 
 void Reporter::cut_after(std::int64_t step) { metrics_->cut_after(step); }
@@ -68,20 +79,27 @@ void Reporter::write_line(const StepReport& last) {
                {"gradient_norm", number(last.gradient_norm)},
                {"tokens", tokens_}};
   if (window_.skipped > 0) line["skipped"] = window_.skipped;
-  line["seconds"] = seconds_since(started_);
+  line["seconds"] = earlier_seconds_ + seconds_since(started_);
   line["tokens_per_second"] = speed;
   metrics_->append(line);
   if (window_.targets > 0) {
     scalar("train/loss", last.step, loss);
+    scalar("train/perplexity", last.step, std::exp(loss));
     scalar("train/accuracy", last.step, accuracy);
   }
+  if (last.finite()) scalar("train/gradient_norm", last.step, last.gradient_norm);
   scalar("train/rate", last.step, last.rate);
   scalar("train/tokens_per_second", last.step, speed);
   const auto left = seconds_since(started_) * static_cast<double>(config_.steps - last.step) /
                     static_cast<double>(last.step - first_step_);
-  const auto text =
-      fmt::format("step {}/{}  loss {:.4f}  accuracy {:.2f} %  {:.0f} tokens/s  {} left", last.step,
-                  config_.steps, loss, 100 * accuracy, speed, duration_text(left));
+  const auto beside =
+      frequencies_ > 0 ? fmt::format(" (frequencies {:.2f})", frequencies_) : std::string();
+  const auto learned = window_.targets > 0
+                           ? fmt::format("loss {:.4f}  perplexity {:.2f}{}  accuracy {:.2f} %",
+                                         loss, std::exp(loss), beside, 100 * accuracy)
+                           : std::string("skipped");
+  const auto text = fmt::format("step {}/{}  {}  {:.0f} tokens/s  {} left", last.step,
+                                config_.steps, learned, speed, duration_text(left));
   log_is_terminal() ? log_progress(text) : log_line(text);
   window_ = {};
   window_started_ = Clock::now();
@@ -95,6 +113,7 @@ void Reporter::add(std::int64_t step, const std::string& split, const Evaluation
                     {"targets", evaluation.targets},
                     {"seconds", evaluation.seconds}});
   scalar(split + "/loss", step, evaluation.loss());
+  scalar(split + "/perplexity", step, evaluation.perplexity());
   scalar(split + "/accuracy", step, evaluation.accuracy());
   log_info("step {}  {}: loss {:.4f}  perplexity {:.3f}  accuracy {:.2f} %", step, split,
            evaluation.loss(), evaluation.perplexity(), 100 * evaluation.accuracy());
@@ -118,14 +137,14 @@ Json Reporter::state() const {
             {"skipped", window_.skipped}}}};
 }
 
-void Reporter::load(const Json& state) {
-  tokens_ = state.at("tokens");
-  const auto& window = state.at("window");
-  window_.loss_sum = window.at("loss_sum");
-  window_.correct = window.at("correct");
-  window_.targets = window.at("targets");
-  window_.tokens = window.at("tokens");
-  window_.skipped = window.at("skipped");
+void Reporter::load(const JsonView& state) {
+  tokens_ = state.at("tokens").integer(0);
+  const JsonView window = state.at("window");
+  window_.loss_sum = window.at("loss_sum").number();
+  window_.correct = window.at("correct").number();
+  window_.targets = window.at("targets").integer(0);
+  window_.tokens = window.at("tokens").integer(0);
+  window_.skipped = window.at("skipped").integer(0);
 }
 
 }  // namespace performer::train

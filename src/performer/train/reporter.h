@@ -7,8 +7,10 @@
 #include <optional>
 #include <string>
 
+#include "performer/core/json.h"
 #include "performer/train/evaluate.h"
 #include "performer/train/metrics_log.h"
+#include "performer/train/start_summary.h"
 #include "performer/train/tensorboard.h"
 #include "performer/train/training_step.h"
 
@@ -23,6 +25,9 @@ class Reporter {
   /// Opens the files for a run that goes on after `step`; metric lines newer than that are dropped,
   /// since the run will write them again.
   void start_after(std::int64_t step);
+  /// What the progress is shown beside: the frequencies' perplexity, kept in the metrics of a run
+  /// that begins.
+  void set_baselines(const StartBaselines& baselines);
   /// Drops metric lines newer than `step`, for a run that goes back.
   void cut_after(std::int64_t step);
   void add(const StepReport& report);
@@ -32,7 +37,7 @@ class Reporter {
 
   /// Sums since the last line: a resumed run writes the same lines as an uninterrupted one.
   nlohmann::ordered_json state() const;
-  void load(const nlohmann::ordered_json& state);
+  void load(const JsonView& state);
 
  private:
   struct Window {
@@ -49,7 +54,9 @@ class Reporter {
   Window window_;
   std::int64_t tokens_ = 0;  // of the whole run
   std::chrono::steady_clock::time_point started_, window_started_;
+  double earlier_seconds_ = 0;  // of the run, before this start
   std::int64_t first_step_ = 0;
+  double frequencies_ = 0;  // perplexity of guesses by frequency; 0: not known
 };
 
 }  // namespace performer::train

@@ -3,10 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <nlohmann/json.hpp>
-#include <set>
 
-#include "performer/core/config.h"
 #include "performer/core/error.h"
+#include "performer/core/machine_memory.h"
+#include "performer/core/size.h"
+#include "performer/models/model_cost.h"
 
 namespace performer::train {
 
@@ -25,7 +26,24 @@ Recipe fitted_to(Recipe recipe, const data::TokenSpace& space) {
   return recipe;
 }
 
+// Most systems grant more memory than they have, and end the program when it is used.
+void check_fits(const models::ModelConfig& model) {
+  const auto parameters = models::estimate(model, {.batch = 1, .length = 1}).parameters;
+  const Size projections = model.attention.kind == "favor"
+                               ? Size(model.layers) * model.dim * model.attention.features
+                               : 0;  // [heads, features, head width] a layer
+  const Size bytes = (parameters + projections) * 4;
+  if (bytes.value() <= machine_memory()) return;
+  constexpr double kGiB = 1 << 30;
+  fail(ExitCode::kOutOfMemory,
+       "model: its {} parameters take {:.1f} GiB, this machine has {:.1f}; lower model.layers "
+       "({}), model.dim ({}) or model.vocabulary ({})",
+       parameters, static_cast<double>(bytes.value()) / kGiB,
+       static_cast<double>(machine_memory()) / kGiB, model.layers, model.dim, model.vocabulary);
+}
+
 models::Transformer make_model(const Recipe& recipe, at::Device device) {
+  check_fits(recipe.model);
   models::Transformer model(recipe.model, static_cast<std::uint64_t>(recipe.seed));
   model->to(device);
   return model;
@@ -48,9 +66,22 @@ std::vector<std::int64_t> never_generated(const data::TokenSpace& space) {
 }
 
 std::map<std::string, std::string> tokenizer_files(const data::TokenSpace& space) {
-  std::map<std::string, std::string> files = {{"tokenizer.json", space.to_json().dump(2) + "\n"}};
+  std::map<std::string, std::string> files;
+  try {
+    files["tokenizer.json"] = space.to_json().dump(2) + "\n";
+  } catch (const Json::type_error&) {
+    const auto shown = Json(space.classes).dump(-1, ' ', true, Json::error_handler_t::replace);
+    fail(ExitCode::kBadInput,
+         "the labels of the training data must be UTF-8, got {}; convert the file", shown);
+  }
   if (auto bytes = space.model_bytes(); !bytes.empty()) files["tokenizer.model"] = std::move(bytes);
   return files;
+}
+
+Json parse_tokenizer_json(const std::string& text, const std::string& folder) {
+  // As many classes as a task may have.
+  const JsonLimits limits{.bytes = std::int64_t{1} << 26, .values = std::int64_t{1} << 22};
+  return parse_json(text, folder + "/tokenizer.json", limits);
 }
 
 data::TokenSpace tokenizer_from_files(const std::map<std::string, std::string>& files,
@@ -58,8 +89,8 @@ data::TokenSpace tokenizer_from_files(const std::map<std::string, std::string>& 
   const auto json = files.find("tokenizer.json");
   if (json == files.end()) fail(ExitCode::kCorrupt, "{}: has no tokenizer.json", folder);
   const auto model = files.find("tokenizer.model");
-  return data::TokenSpace::from_json(Json::parse(json->second),
-                                     model == files.end() ? std::string() : model->second);
+  const auto values = parse_tokenizer_json(json->second, folder);
+  return data::TokenSpace::from_json(values, model == files.end() ? std::string() : model->second);
 }
 
 std::string progress_to_json(const Progress& progress, const Json& parts) {
@@ -70,44 +101,36 @@ std::string progress_to_json(const Progress& progress, const Json& parts) {
                {"best_step", progress.best_step},
                {"worse", progress.worse},
                {"overfit", progress.overfit},
-               {"skipped", progress.skipped}};
+               {"skipped", progress.skipped},
+               {"regular", progress.regular},
+               {"rollbacks", progress.rollbacks},
+               {"data", Json::object()},
+               {"changes", to_json(progress.changes)}};
+  for (const auto& [split, data] : progress.data) {
+    json["data"][split] = {{"samples", data.samples}, {"sha256", data.sha256}};
+  }
   json.update(parts);
   return json.dump(2) + "\n";
 }
 
-Progress progress_from_json(const Json& json) {
+Progress progress_from_json(const JsonView& json) {
   Progress progress;
-  progress.step = json.at("step");
-  progress.position = json.at("position");
-  progress.extra_draws = json.at("extra_draws");
-  progress.best_loss = json.at("best_loss");
-  progress.best_step = json.at("best_step");
-  progress.worse = json.at("worse");
-  progress.overfit = json.at("overfit");
-  progress.skipped = json.at("skipped");
-  return progress;
-}
-
-void check_same_run(const Recipe& before, const Recipe& now, const std::string& place) {
-  static const std::set<std::string> kMayChange = {
-      "description",       "train.steps",         "train.seconds",      "train.log_every",
-      "train.valid_every", "train.valid_batches", "train.patience",     "train.checkpoint_every",
-      "train.keep_last",   "train.keep_every",    "train.sample_every", "train.workers"};
-  auto old_recipe = before;
-  auto new_recipe = now;
-  const auto old_fields = list_fields(old_recipe), new_fields = list_fields(new_recipe);
-  for (std::size_t i = 0; i < old_fields.size(); ++i) {
-    const auto& name = old_fields[i].name;
-    if (kMayChange.contains(name)) continue;
-    const auto text = [](const Field& field) {
-      return std::visit([](const auto* value) { return Json(*value).dump(); }, field.value);
-    };
-    if (text(old_fields[i]) != text(new_fields[i])) {
-      fail(ExitCode::kUsage,
-           "{}: is of another run: {} is {} there and {} here; take another --out, or --restart",
-           place, name, text(old_fields[i]), text(new_fields[i]));
-    }
+  progress.step = json.at("step").integer(0);
+  progress.position = json.at("position").integer(0);
+  progress.extra_draws = json.at("extra_draws").integer(0);
+  progress.best_loss = json.at("best_loss").number();
+  progress.best_step = json.at("best_step").integer(0);
+  progress.worse = json.at("worse").integer(0);
+  progress.overfit = json.at("overfit").integer(0);
+  progress.skipped = json.at("skipped").integer(0);
+  progress.regular = json.at("regular").integer(0);
+  progress.rollbacks = json.at("rollbacks").integer(0);
+  for (const auto& item : json.at("data").value().items()) {
+    const auto data = json.at("data").at(item.key());
+    progress.data[item.key()] = {data.at("samples").integer(0), data.at("sha256").string()};
   }
+  progress.changes = changes_from_json(json.at("changes"));
+  return progress;
 }
 
 }  // namespace performer::train

@@ -27,11 +27,14 @@ nlohmann::ordered_json SpikeGuard::state() const {
   return {{"mean", mean_}, {"seen", seen_}, {"waiting", waiting_}};
 }
 
-void SpikeGuard::load(const nlohmann::ordered_json& state) {
-  mean_ = state.at("mean");
-  seen_ = state.at("seen");
+void SpikeGuard::load(const JsonView& state) {
+  mean_ = state.at("mean").number();
+  seen_ = state.at("seen").integer(0);
   waiting_.clear();
-  for (const auto& item : state.at("waiting")) waiting_.emplace_back(item.at(0), item.at(1));
+  const JsonView waiting = state.at("waiting");
+  for (std::size_t i = 0; i < waiting.size(); ++i) {
+    waiting_.emplace_back(waiting.at(i).at(0).integer(0), waiting.at(i).at(1).number());
+  }
 }
 
 }  // namespace performer::train

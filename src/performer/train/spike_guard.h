@@ -6,6 +6,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <utility>
 
+#include "performer/core/json.h"
 #include "performer/train/train_config.h"
 
 namespace performer::train {
@@ -24,7 +25,7 @@ class SpikeGuard {
   void reset();
 
   nlohmann::ordered_json state() const;
-  void load(const nlohmann::ordered_json& state);
+  void load(const JsonView& state);
 
  private:
   GuardConfig config_;

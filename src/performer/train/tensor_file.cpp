@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "performer/core/error.h"
+#include "performer/core/safe_text.h"
 
 namespace performer::train {
 namespace {
@@ -84,13 +85,12 @@ std::string shape_text(at::IntArrayRef shape) {
 void compare(const safetensors::TensorEntry& entry, const at::Tensor& target, DtypeRule rule,
              Differences& differences) {
   if (target.sizes() != at::IntArrayRef(entry.shape)) {
-    differences.add(fmt::format("{} is {} in the file, {} in the model",
-                                safetensors::shown_name(entry.name), shape_text(entry.shape),
-                                shape_text(target.sizes())));
+    differences.add(fmt::format("{} is {} in the file, {} in the model", shown(entry.name),
+                                shape_text(entry.shape), shape_text(target.sizes())));
   } else if (rule == DtypeRule::kExact && target.scalar_type() != scalar_type(entry.dtype)) {
-    differences.add(
-        fmt::format("{} is {} in the file, {} in the model", safetensors::shown_name(entry.name),
-                    c10::toString(scalar_type(entry.dtype)), c10::toString(target.scalar_type())));
+    differences.add(fmt::format("{} is {} in the file, {} in the model", shown(entry.name),
+                                c10::toString(scalar_type(entry.dtype)),
+                                c10::toString(target.scalar_type())));
   }
 }
 
@@ -117,13 +117,17 @@ void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors
   file.commit();
 }
 
-NamedTensors load_tensors(const std::filesystem::path& path) {
+void visit_tensors(const std::filesystem::path& path,
+                   const std::function<void(const std::string& name, const at::Tensor&)>& take) {
   const safetensors::Reader reader(path);
+  for (const auto& entry : reader.tensors()) take(entry.name, copy_of(reader, entry));
+}
+
+NamedTensors load_tensors(const std::filesystem::path& path) {
   NamedTensors tensors;
-  tensors.reserve(reader.tensors().size());
-  for (const auto& entry : reader.tensors()) {
-    tensors.emplace_back(entry.name, copy_of(reader, entry));
-  }
+  visit_tensors(path, [&](const std::string& name, const at::Tensor& tensor) {
+    tensors.emplace_back(name, tensor);
+  });
   return tensors;
 }
 
@@ -139,7 +143,7 @@ void load_into(const std::filesystem::path& path, const NamedTensors& targets, D
   for (const auto& [name, target] : targets) {
     const auto found = entries.find(name);
     if (found == entries.end()) {
-      differences.add(fmt::format("{} is not in the file", safetensors::shown_name(name)));
+      differences.add(fmt::format("{} is not in the file", shown(name)));
       continue;
     }
     compare(*found->second, target, rule, differences);
@@ -148,7 +152,7 @@ void load_into(const std::filesystem::path& path, const NamedTensors& targets, D
   }
   for (const auto& entry : reader.tensors()) {
     if (entries.contains(entry.name)) {
-      differences.add(fmt::format("{} is only in the file", safetensors::shown_name(entry.name)));
+      differences.add(fmt::format("{} is only in the file", shown(entry.name)));
     }
   }
   differences.check(path);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,6 +24,11 @@ void write_tensors(FileWriter& out, const NamedTensors& tensors,
 /// The same as a file of its own, which appears whole or not at all.
 void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
                   const safetensors::Metadata& metadata = {});
+
+/// Calls `take` with every tensor on the CPU, one at a time in the order of the file. kCorrupt when
+/// the bytes are damaged.
+void visit_tensors(const std::filesystem::path& path,
+                   const std::function<void(const std::string& name, const at::Tensor&)>& take);
 
 /// All tensors on the CPU, in the order of the file. kCorrupt when the bytes are damaged.
 NamedTensors load_tensors(const std::filesystem::path& path);

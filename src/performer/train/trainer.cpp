@@ -1,11 +1,9 @@
 #include "performer/train/trainer.h"
 
 #include <ATen/ATen.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
-#include <nlohmann/json.hpp>
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
@@ -17,7 +15,6 @@ namespace performer::train {
 namespace {
 
 constexpr std::int64_t kSamples = 2, kSampleLength = 80;
-constexpr std::size_t kNamedRows = 4;  // of a bad batch, in its warning
 
 std::optional<data::BatchStream> open_valid(const Recipe& recipe, const data::TokenSpace& space) {
   if (recipe.train.valid_every == 0) return {};
@@ -38,6 +35,7 @@ Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options)
       train_data_(data::open_dataset(recipe.data, data::Split::kTrain)),
       valid_rows_(open_valid(recipe, train_data_->space())),
       recipe_(fitted_to(recipe, train_data_->space())),
+      token_files_(tokenizer_files(train_data_->space())),
       store_(options.out),
       model_(make_model(recipe_, options.device)),
       step_(model_, recipe_, options.device),
@@ -59,6 +57,8 @@ Outcome Trainer::run() {
   if (patience_is_over()) return Outcome::kEarlyStop;
   start_prefetch();
   const StopSignal signal;
+  reporter_.set_baselines(log_start(
+      {recipe_, *train_data_, valid_rows_ ? &*valid_rows_ : nullptr, model_, options_.device}));
   std::optional<Outcome> outcome;
   while (!outcome) {
     take_step(progress_.step + 1);
@@ -67,7 +67,13 @@ Outcome Trainer::run() {
     if (!back && due(recipe_.train.valid_every) && valid_rows_) validate();
     if (!back && due(recipe_.train.sample_every)) show_samples();
     outcome = reason_to_stop(signal);
-    if (due(recipe_.train.checkpoint_every) || outcome) save(outcome.has_value());
+    const bool unseen = outcome == Outcome::kFinished && !due(recipe_.train.valid_every);
+    if (unseen && valid_rows_) validate();
+    const bool regular = due(recipe_.train.checkpoint_every) || regular_owed_;
+    if (!outcome && !regular) continue;
+    if (save({regular, outcome.has_value()}) || !outcome) continue;
+    if (*outcome == Outcome::kFinished) diverge("at the end, " + unsound_);
+    outcome.reset();  // the steps to come decide: they are saved, or the run has diverged
   }
   return *outcome;
 }
@@ -83,16 +89,20 @@ std::optional<Outcome> Trainer::reason_to_stop(const StopSignal& signal) const {
   return {};
 }
 
+data::BatchStream Trainer::training_rows() const { return {train_data_, data::Use::kTraining}; }
+
+std::int64_t Trainer::wrapped(std::int64_t position) const {
+  const auto repeated = options_.overfit * recipe_.train.batch;
+  return repeated > 0 ? position % repeated : position;
+}
+
 void Trainer::start_prefetch() {
   const auto rows = recipe_.train.batch;
-  const auto repeat = options_.overfit;
   data::Prefetcher::Options options;
-  options.first = progress_.position / rows;
   options.threads = static_cast<int>(recipe_.train.workers);
-  const data::BatchStream stream(train_data_, data::Use::kTraining);
   batches_ = std::make_unique<data::Prefetcher>(
-      [stream, rows, repeat](std::int64_t index) {
-        return stream.batch((repeat > 0 ? index % repeat : index) * rows, rows);
+      [this, stream = training_rows(), begin = progress_.position, rows](std::int64_t index) {
+        return stream.batch(wrapped(begin + index * rows), rows);
       },
       options);
 }
@@ -118,7 +128,8 @@ void Trainer::take_step(std::int64_t step) {
   settle();  // of the step before, while the device works on this one
   pending_ = std::move(report);
   progress_.step = step;
-  if (options_.device.is_cpu()) settle();  // nothing goes on in the background
+  // On the CPU nothing goes on in the background; what is to be gone back from must not be saved.
+  if (options_.device.is_cpu() || recipe_.guard.spike == "rollback") settle();
 }
 
 void Trainer::settle() {
@@ -127,61 +138,6 @@ void Trainer::settle() {
   pending_.reset();
   reporter_.add(report);
   judge(report);
-}
-
-void Trainer::judge(const StepReport& report) {
-  const bool finite = std::isfinite(report.loss()) && std::isfinite(report.gradient_norm);
-  const bool spike = finite && report.loss() > report.limit;
-  if (finite && !spike) guard_.observe(report.step, report.loss());
-  progress_.skipped = report.skipped ? progress_.skipped + 1 : 0;
-  if (finite && !spike) return;
-  const auto what =
-      finite ? fmt::format("loss {:.4f} is above the limit {:.4f}", report.loss(), report.limit)
-             : fmt::format("loss {} with gradient norm {}", report.loss(), report.gradient_norm);
-  log_warning("step {}: {}; {}; rows {} …", report.step, what,
-              report.skipped ? "the step is skipped" : "the step is taken",
-              fmt::join(report.samples.begin(),
-                        report.samples.begin() + static_cast<std::ptrdiff_t>(
-                                                     std::min(kNamedRows, report.samples.size())),
-                        ", "));
-  reporter_.event({{"step", report.step},
-                   {"event", finite ? "spike" : "not_finite"},
-                   {"loss", report.loss()},
-                   {"skipped", report.skipped},
-                   {"samples", report.samples}});
-  if (spike && recipe_.guard.spike == "rollback") spike_ = report;
-  if (progress_.skipped >= recipe_.guard.max_skipped) {
-    fail(ExitCode::kDiverged,
-         "{}: training diverged: {} steps in a row were skipped, the last at step {}; lower "
-         "optimizer.rate or lengthen schedule.warmup",
-         options_.out.string(), progress_.skipped, report.step);
-  }
-}
-
-bool Trainer::roll_back(const StepReport& report) {
-  settle();
-  spike_.reset();                            // a second spike meanwhile is undone with the first
-  const auto position = progress_.position;  // the rows of the spike are not taken again
-  const auto draws = progress_.extra_draws + 1;
-  const auto skipped = progress_.skipped;  // so that endless rollbacks end as divergence
-  const auto checkpoint =
-      store_.newest_good([](const Error& error) { log_warning("{}", error.what()); });
-  if (checkpoint) {
-    load(*checkpoint);
-    saved_step_ = progress_.step;
-    store_.forget_after(progress_.step);
-    reporter_.cut_after(progress_.step);
-  }
-  progress_.position = position;
-  progress_.extra_draws = draws;
-  progress_.skipped = skipped;
-  guard_.reset();
-  log_warning("step {}: {}, with new random features", report.step,
-              checkpoint ? fmt::format("rolled back to step {}", progress_.step)
-                         : std::string("there is no checkpoint to go back to; training goes on"));
-  // Of the next step: a kill before the next save cuts this line, and the rollback happens again.
-  reporter_.event({{"step", progress_.step + 1}, {"event", "rollback"}, {"from", report.step}});
-  return checkpoint.has_value();
 }
 
 void Trainer::show_samples() {
@@ -207,14 +163,20 @@ void Trainer::validate() {
   const auto result = evaluate(model_, *valid_rows_, options);
   reporter_.add(progress_.step, "valid", result);
   const bool first = progress_.best_step == 0;
-  if (std::isfinite(result.loss()) && (first || result.loss() < progress_.best_loss)) {
-    progress_.best_loss = result.loss();
-    progress_.best_step = progress_.step;
-    progress_.worse = 0;
-    save(false);
-    if (saved_step_ == progress_.step) mark_best();
-  } else {
+  if (!std::isfinite(result.loss()) || (!first && result.loss() >= progress_.best_loss)) {
     ++progress_.worse;
+    return;
+  }
+  const auto before = progress_;
+  progress_.best_loss = result.loss();
+  progress_.best_step = progress_.step;
+  progress_.worse = 0;
+  save({.regular = true});
+  if (saved_step_ == progress_.step) {
+    mark_best();
+  } else {  // a best that is nowhere must not keep later ones away
+    progress_.best_loss = before.best_loss;
+    progress_.best_step = before.best_step;
   }
 }
 

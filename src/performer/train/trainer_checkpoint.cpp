@@ -16,43 +16,85 @@ void Trainer::restore() {
   const auto checkpoint = store_.newest_good(
       [](const Error& error) { log_warning("{}; an older checkpoint is used", error.what()); });
   if (checkpoint) {
-    check_same_run(recipe_from_json(checkpoint->config(), checkpoint->folder() / "config.json"),
-                   recipe_, checkpoint->folder());
-    load(*checkpoint);
-    if (progress_.overfit != options_.overfit) {
-      fail(ExitCode::kUsage,
-           "{}: was trained with --overfit {}, now {}; take another --out, or --restart",
-           checkpoint->folder().string(), progress_.overfit, options_.overfit);
-    }
-    saved_step_ = progress_.step;
-    const auto best = progress_.best_step > 0 ? std::optional(progress_.best_step) : std::nullopt;
-    store_.mend_best(
-        best, [](const Error& error) { log_warning("{}; it is written anew", error.what()); });
-    store_.forget_after(progress_.step);
-    log_info("resuming at step {} from {}", progress_.step, checkpoint->folder().string());
+    resume_from(*checkpoint);
+  } else {
+    progress_.data = identify_data();
+    progress_.overfit = options_.overfit;
+    reporter_.start_after(0);
   }
-  progress_.overfit = options_.overfit;
+}
+
+void Trainer::resume_from(const Checkpoint& checkpoint) {
+  const auto place = checkpoint.folder().string();
+  auto changes = compare_recipes(recipe_from_json(checkpoint.config(), place + "/config.json"),
+                                 recipe_, {place, checkpoint.step(), options_.changes});
+  check_same_tokens(checkpoint.tokenizer(), token_files_, place);
+  load(checkpoint);
+  if (progress_.overfit != options_.overfit) {
+    fail(ExitCode::kUsage,
+         "{}: was trained with --overfit {}, now {}; take another --out, or --restart", place,
+         progress_.overfit, options_.overfit);
+  }
+  check_same_data(place, changes);
+  saved_step_ = proven_step_ = progress_.step;
+  const auto best = progress_.best_step > 0 ? std::optional(progress_.best_step) : std::nullopt;
+  store_.mend_best(best,
+                   [](const Error& error) { log_warning("{}; it is written anew", error.what()); });
+  store_.forget_after(progress_.step);
+  log_info("resuming at step {} from {}", progress_.step, place);
   reporter_.start_after(progress_.step);
+  for (const auto& change : changes) {
+    log_info("after step {} {} is {}, no longer {}", change.step, change.key, change.after,
+             change.before);
+    // Of the next step: a kill before the next save cuts this line, and the change is made again.
+    reporter_.event({{"step", change.step + 1},
+                     {"event", "change"},
+                     {"key", change.key},
+                     {"before", parse_json(change.before, change.key)},
+                     {"after", parse_json(change.after, change.key)}});
+    progress_.changes.push_back(change);
+  }
+}
+
+std::map<std::string, DataIdentity> Trainer::identify_data() const {
+  std::map<std::string, DataIdentity> data;
+  data.emplace("train", identify({train_data_, data::Use::kEvaluation}));
+  if (valid_rows_) data.emplace("valid", identify(*valid_rows_));
+  return data;
+}
+
+void Trainer::check_same_data(const std::string& place, std::vector<Change>& changes) {
+  for (const auto& [split, now] : identify_data()) {
+    const auto [entry, added] = progress_.data.emplace(split, now);
+    const auto before = std::exchange(entry->second, now);
+    if (before == now) continue;
+    if (!options_.new_data) {
+      fail(
+          ExitCode::kUsage,
+          "{}: the data of data.{} are no longer those of the run: {} there, {} here; take another "
+          "--out, --restart, or go on with them by --new-data",
+          place, split, before.text(), now.text());
+    }
+    changes.push_back(
+        {progress_.step, "data." + split, Json(before.text()).dump(), Json(now.text()).dump()});
+  }
 }
 
 void Trainer::load(const Checkpoint& checkpoint) {
-  try {
-    const auto json = Json::parse(checkpoint.trainer());
-    progress_ = progress_from_json(json);
-    guard_.load(json.at("guard"));
-    reporter_.load(json.at("reporter"));
-    model_->redraw(json.at("draw"));
-  } catch (const nlohmann::json::exception& error) {
-    fail(ExitCode::kCorrupt, "{}/trainer.json: {}", checkpoint.folder().string(), error.what());
-  }
+  const auto file = (checkpoint.folder() / "trainer.json").string();
+  const auto values = parse_json(checkpoint.trainer(), file);
+  const JsonView json(values, file);
+  progress_ = progress_from_json(json);
+  guard_.load(json.at("guard"));
+  reporter_.load(json.at("reporter"));
+  model_->redraw(json.at("draw").integer(0, UINT32_MAX));
   load_into(checkpoint.model_file(), model_tensors(model_, step_.weights().masters()));
   load_into(checkpoint.trainer_file(), step_.state());
   step_.weights().publish();
 }
 
 // The disk may have room again by the next time: training goes on with the old checkpoints.
-template <class Write>
-bool Trainer::try_to_write(const char* what, const Write& write) {
+bool Trainer::try_to_write(const char* what, const std::function<void()>& write) {
   try {
     write();
     return true;
@@ -67,9 +109,7 @@ void Trainer::mark_best() {
   try_to_write("best not marked", [&] { store_.mark_best(progress_.step); });
 }
 
-void Trainer::save(bool last) {
-  settle();
-  if (saved_step_ == progress_.step) return;
+CheckpointContent Trainer::content() const {
   CheckpointContent content;
   content.model = model_tensors(model_, step_.weights().masters());
   content.trainer = step_.state();
@@ -77,17 +117,44 @@ void Trainer::save(bool last) {
   content.trainer_json = progress_to_json(
       progress_,
       {{"draw", model_->draw()}, {"guard", guard_.state()}, {"reporter", reporter_.state()}});
-  content.tokenizer = tokenizer_files(train_data_->space());
-  const auto write = [&] { store_.save(progress_.step, content); };
-  if (last) {
+  content.tokenizer = token_files_;
+  return content;
+}
+
+bool Trainer::save(const Saving& saving) {
+  settle();
+  if (saved_step_ == progress_.step) return true;
+  if (const auto why = unsound()) {
+    if (refusals_++ == 0) {
+      log_warning("step {}: not saved: {}; tried again after each step", progress_.step, *why);
+    }
+    unsound_ = *why;
+    regular_owed_ = saving.regular || regular_owed_;
+    if (refusals_ > recipe_.guard.max_skipped) diverge(unsound_);
+    return false;
+  }
+  unsound_.clear();
+  refusals_ = 0;
+  regular_owed_ = false;
+  const auto before = progress_;
+  if (saving.regular) {
+    progress_.regular = progress_.step;
+    progress_.rollbacks = 0;
+  }
+  const auto write = [&] { store_.save(progress_.step, content()); };
+  if (saving.last) {
     write();  // there is no next time: a failure ends the program as one
   } else if (!try_to_write("not saved", write)) {
-    return;
+    progress_ = before;
+    return true;
   }
   saved_step_ = progress_.step;
   try_to_write("old checkpoints not removed", [&] {
-    store_.prune({recipe_.train.keep_last, recipe_.train.keep_every});
+    // No later step has shown yet that the new one is good.
+    store_.prune(
+        {recipe_.train.keep_last, recipe_.train.keep_every, {proven_step_, progress_.regular}});
   });
+  return true;
 }
 
 void Trainer::forget_earlier_run() {

@@ -4,6 +4,8 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 #include "performer/core/random.h"
 #include "performer/train/loss.h"
@@ -24,6 +26,12 @@ std::uint64_t dropout_key(std::int64_t seed, std::int64_t step, std::uint32_t pa
 
 }  // namespace
 
+bool StepReport::finite() const { return std::isfinite(loss()) && std::isfinite(gradient_norm); }
+
+bool StepReport::overflowed() const {
+  return std::isfinite(loss()) && !std::isfinite(gradient_norm) && loss_scale > 1;
+}
+
 PendingReport::PendingReport(StepReport known, const Tensor& numbers) : report_(std::move(known)) {
   if (numbers.is_cpu()) {
     numbers_ = numbers;
@@ -42,6 +50,7 @@ StepReport PendingReport::wait() {
   report_.correct = values[1];
   report_.gradient_norm = values[2];
   report_.skipped = values[3] != 0;
+  report_.loss_scale = values[4];
   return report_;
 }
 
@@ -87,6 +96,20 @@ PendingReport TrainingStep::run(const StepPlan& plan,
   return PendingReport(std::move(known), numbers);
 }
 
+double TrainingStep::probe(const data::Batch& batch) {
+  weights_.zero_gradients();
+  model_->eval();
+  const auto parts = compute_loss(model_, place(batch, device_));
+  const auto mean = parts.sum / static_cast<double>(std::max<std::int64_t>(parts.count, 1));
+  mean.backward();
+  weights_.collect_gradients();
+  const at::NoGradGuard no_grad;
+  const auto norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(weights_.gradients(), 2)));
+  const auto numbers = at::stack({mean.detach(), norm}).to(at::kCPU, at::kDouble);
+  const auto* values = numbers.const_data_ptr<double>();
+  return std::isfinite(values[1]) ? values[0] : std::numeric_limits<double>::quiet_NaN();
+}
+
 Tensor TrainingStep::update(const StepPlan& plan, const StepReport& known, double expected,
                             const Tensor& sums) {
   at::NoGradGuard no_grad;
@@ -104,11 +127,12 @@ Tensor TrainingStep::update(const StepPlan& plan, const StepReport& known, doubl
   }
   optimizer_.step(weights_.gradients(), plan.rate, divisor, skip);
   weights_.publish();
+  const auto scale = loss_scale_.defined() ? loss_scale_.clone() : at::ones({}, norm.options());
   if (loss_scale_.defined()) {
     at::_amp_update_scale_(loss_scale_, growth_, broken.to(at::kFloat), kGrowth, kBackoff,
                            kGrowthInterval);
   }
-  return at::cat({sums, at::stack({norm, skip})});
+  return at::cat({sums, at::stack({norm, skip, scale})});
 }
 
 NamedTensors TrainingStep::state() const {

@@ -22,10 +22,14 @@ struct StepReport {
   double rate = 0, limit = 0;
   double loss_sum = 0, correct = 0, gradient_norm = 0;
   bool skipped = false;
+  double loss_scale = 1;  // of fp16
   std::int64_t targets = 0, tokens = 0;
   std::vector<std::int64_t> samples;
 
   double loss() const { return loss_sum / static_cast<double>(targets); }
+  bool finite() const;
+  /// Only the scaled gradient left fp16's numbers: the search for a loss scale, no sign of harm.
+  bool overflowed() const;
 };
 
 /// A report whose numbers may still be on their way from the device.
@@ -36,7 +40,7 @@ class PendingReport {
 
  private:
   StepReport report_;
-  Tensor numbers_;  // float32 [4] on the host: loss sum, correct, norm, skipped
+  Tensor numbers_;  // float32 [5] on the host: loss sum, correct, norm, skipped, loss scale
   std::optional<c10::Event> ready_;
 };
 
@@ -54,7 +58,12 @@ class TrainingStep {
 
   PendingReport run(const StepPlan& plan, const std::function<data::Batch()>& next_batch);
 
+  /// Mean loss of a batch; NaN where its gradient is not finite. Forward and backward without
+  /// dropout, loss scale and update: whether the weights are of use.
+  double probe(const data::Batch& batch);
+
   Weights& weights() { return weights_; }
+  const Weights& weights() const { return weights_; }
   /// Optimizer and loss scale, for checkpoints.
   NamedTensors state() const;
 

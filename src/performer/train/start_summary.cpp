@@ -1,0 +1,126 @@
+#include "performer/train/start_summary.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Parallel.h>
+
+#include <string>
+
+#include "performer/core/log.h"
+#include "performer/data/whole_sequences.h"
+#include "performer/ops/last_kernel.h"
+#include "performer/train/dry_run.h"
+#include "performer/train/precision.h"
+
+namespace performer::train {
+namespace {
+
+// Rows of which the baselines are taken: a tenth of a second, and the third digit is sure.
+constexpr std::int64_t kBaselineRows = 4096;
+
+// 1,234,567
+std::string grouped(std::int64_t number) {
+  std::string text = std::to_string(number);
+  for (auto place = std::ssize(text) - 3; place > 0; place -= 3) {
+    text.insert(static_cast<std::size_t>(place), ",");
+  }
+  return text;
+}
+
+std::string amount(const data::Dataset& dataset) {
+  const auto* whole = dataset.whole();
+  if (whole == nullptr) return fmt::format("{} samples", grouped(dataset.size()));
+  const bool blocks = whole->count() != dataset.size();
+  std::int64_t tokens = 0;
+  for (std::int64_t i = 0; i < whole->count(); ++i) tokens += whole->residues(i);
+  const char* unit = dataset.space().kind == "protein"  ? "residues"
+                     : dataset.space().kind == "pixels" ? "values"
+                                                        : "tokens";
+  auto text =
+      blocks ? fmt::format("{} {} in {} rows", grouped(tokens), unit, grouped(dataset.size()))
+             : fmt::format("{} sequences, {} {}", grouped(whole->count()), grouped(tokens), unit);
+  if (const auto notes = whole->notes(); !notes.empty()) text += "; " + notes;
+  return text;
+}
+
+std::string source_of(const data::DataConfig& config, data::Split split) {
+  if (config.task == "recall") return "made from data.seed";
+  const auto path = data::to_string(data::paths_of(config, split));
+  return path.empty() ? "rows of data.train that are marked so" : path;
+}
+
+void log_data(const Start& start) {
+  const auto& config = start.recipe.data;
+  log_info("data      {}: {}", source_of(config, data::Split::kTrain), amount(start.train));
+  if (start.valid == nullptr) return;
+  log_info("valid     {}: {}", source_of(config, data::Split::kValid),
+           amount(start.valid->dataset()));
+}
+
+std::string attention_text(const models::ModelConfig& model) {
+  if (!model.layer_kinds.empty()) return "mixed";
+  const auto& a = model.attention;
+  if (a.kind != "favor") return a.kind;
+  return a.features > 0
+             ? fmt::format("favor {}, {} {} features", a.kernel, a.features, a.projection)
+             : fmt::format("favor {} without projection", a.kernel);
+}
+
+void log_model(const Start& start, std::int64_t parameters) {
+  const auto& m = start.recipe.model;
+  log_info("model     {} parameters: {} layers of width {}, {} heads, {}, {} positions, {}",
+           grouped(parameters), m.layers, m.dim, m.heads, attention_text(m), m.positions,
+           m.causal ? "causal" : "bidirectional");
+}
+
+// The implementation that serves the first FAVOR+ layer, asked by a call of a row's shape.
+std::string kernel_of(const Start& start) {
+  const auto& model = start.recipe.model;
+  for (std::int64_t layer = 0; layer < model.layers; ++layer) {
+    const auto& kind = model.kind_of(layer);
+    if (kind != "favor" && kind != "linear") continue;
+    const at::NoGradGuard no_grad;
+    const auto options =
+        at::TensorOptions(parse_precision(start.recipe.train.precision)).device(start.device);
+    const auto head =
+        at::zeros({1, model.heads, start.recipe.data.length, model.head_dim()}, options);
+    auto transformer = start.model;
+    transformer->block(layer).core().forward({head, head, head}, {});
+    return last_kernel();
+  }
+  return "torch's own operators";
+}
+
+void log_device(const Start& start) {
+  const auto threads =
+      start.device.is_cpu() ? fmt::format(", {} threads", at::get_num_threads()) : std::string();
+  log_info("device    {}{}, {}; attention by {}", start.device.str(), threads,
+           start.recipe.train.precision, kernel_of(start));
+}
+
+StartBaselines baselines(const Start& start) {
+  const auto counts = data::count_targets(start.train, kBaselineRows);
+  const auto& space = start.train.space();
+  return {data::baselines_of(space, data::Ends::kApart, counts, counts),
+          data::baselines_of(space, data::Ends::kCounted, counts, counts)};
+}
+
+}  // namespace
+
+StartBaselines log_start(const Start& start) {
+  const auto plan = plan_of(start.recipe, start.train);
+  log_data(start);
+  log_model(start, plan.parameters);
+  log_device(start);
+  log_info("memory    {} of weights and optimizer, about {} of activations", plan.weight_text(),
+           plan.activation_text());
+  const auto found = baselines(start);
+  const bool ends = found.apart.choices != found.counted.choices;
+  log_info(
+      "baseline  perplexity {:.2f} uniform, {:.2f} by frequencies{}",
+      found.apart.uniform.perplexity, found.apart.empirical.perplexity,
+      ends ? fmt::format("; {:.2f} with EOS, as in the loss", found.counted.empirical.perplexity)
+           : std::string());
+  return found;
+}
+
+}  // namespace performer::train
