@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import subprocess
 from pathlib import Path
 
@@ -118,6 +119,55 @@ def test_a_damaged_built_file_exits_with_four(tmp_path: Path) -> None:
         path = write(tmp_path / "b.pds", bytes(damaged))
         assert "b.pds: " in failure_of(4, "stats", path)
     assert "cut short" in failure_of(4, "stats", write(tmp_path / "b.pds", content[:-1]))
+
+
+def files_need_no_name(folder: Path) -> bool:
+    try:
+        os.close(os.open(folder, os.O_TMPFILE | os.O_RDWR))
+    except OSError:
+        return False
+    return True
+
+
+def test_a_killed_build_leaves_nothing_behind(tmp_path: Path) -> None:
+    output = tmp_path / "a.pds"
+    command = [str(PROGRAM), "data", "build", "-", "-o", str(output)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, bufsize=0) as build:
+        assert build.stdin is not None
+        build.stdin.write(b">a\nMKVLACDEFG\n" * 200_000)  # more than a pipe holds: it is at work
+        build.kill()
+    assert list(tmp_path.iterdir()) == [] or not files_need_no_name(tmp_path)
+    result_of("build", "-", "-o", output, stdin=b">a\nMKV\n")
+    assert list(tmp_path.iterdir()) == [output]
+
+
+def test_names_that_are_not_utf8_do_not_break_json(tmp_path: Path) -> None:
+    path = os.fsencode(tmp_path) + b"/caf\xe9.fasta"
+    Path(os.fsdecode(path)).write_bytes(b">caf\xe9\nMKV\n")
+    command = [str(PROGRAM).encode(), b"data", b"stats", b"--json", path]
+    done = subprocess.run(command, capture_output=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["parts"][0]["name"].endswith("caf\ufffd.fasta")
+
+
+def test_dna_read_as_proteins_is_warned_of(tmp_path: Path) -> None:
+    genes = write(tmp_path / "genes.fna", b">g\n" + b"ACGTN" * 50 + b"\n")
+    done = run("stats", genes)
+    assert done.returncode == 0
+    assert b"look like DNA or RNA" in done.stderr
+
+
+def test_what_follows_gzip_data_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    packed = gzip.compress(b">a\nMKV\n") + gzip.compress(b">b\nMKV\n")
+    done = run("stats", "--json", write(tmp_path / "a.gz", packed + b"trailing"))
+    assert json.loads(done.stdout)["parts"][0]["lengths"]["count"] == 2
+    assert b"no gzip data and is left out" in done.stderr
+
+
+def test_stats_and_the_letters_have_one_uniform_baseline(tmp_path: Path) -> None:
+    fasta = write(tmp_path / "a.fasta", b">a\nMKV\n")
+    assert result_of("stats", fasta)["uniform"]["perplexity"] == 25
+    assert b"letters alone, EOS apart" in run("stats", fasta).stdout
 
 
 def test_stats_of_the_shipped_proteins(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ void expect_drawable(const std::string& svg) {
   EXPECT_EQ(count(svg, "://"), 1) << "only the namespace";
   const std::regex circle(R"(cx="(-?[0-9.]+)\" cy="(-?[0-9.]+)\")");
   for (std::sregex_iterator match(svg.begin(), svg.end(), circle), end; match != end; ++match) {
-    EXPECT_TRUE(std::stod((*match)[1]) >= 69 && std::stod((*match)[1]) <= 781);
+    EXPECT_TRUE(std::stod((*match)[1]) >= 69 && std::stod((*match)[1]) <= 729);
     EXPECT_TRUE(std::stod((*match)[2]) >= 47 && std::stod((*match)[2]) <= 425);
   }
 }
@@ -62,8 +62,34 @@ TEST(LossCurveTest, DrawsTrainingItsMeanAndValidation) {
   expect_drawable(svg);
   EXPECT_EQ(count(svg, "<polyline"), 3);
   EXPECT_EQ(count(svg, "<circle"), 3);
-  EXPECT_NE(svg.find("validation, last 2.9<"), std::string::npos);
+  EXPECT_NE(svg.find("validation 2.9 (18.17)<"), std::string::npos);
+  EXPECT_EQ(svg.find("stroke-dasharray"), std::string::npos);
   EXPECT_EQ(svg, loss_curve_svg(curve));
+}
+
+TEST(LossCurveTest, DrawsTheBaselineWhereItIsAndPerplexitiesBeside) {
+  LossCurve curve = curve_of(200);
+  curve.baseline = 2.5;  // below all losses: the axis reaches down to it
+  const std::string svg = loss_curve_svg(curve);
+  expect_drawable(svg);
+  EXPECT_EQ(count(svg, "stroke-dasharray"), 1);
+  EXPECT_NE(svg.find("frequencies 2.5 (12.18)<"), std::string::npos);
+  EXPECT_NE(svg.find(">perplexity<"), std::string::npos);
+  EXPECT_NE(svg.find(">20.09</text>"), std::string::npos);  // beside the tick of loss 3
+  curve.baseline = kNan;
+  EXPECT_EQ(loss_curve_svg(curve).find("stroke-dasharray"), std::string::npos);
+}
+
+TEST(LossCurveTest, TheBaselineOfARunIsReadFromItsMetrics) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "m",
+                    "{\"step\":0,\"event\":\"baselines\",\"frequency_loss\":2.75}\n"
+                    "{\"step\":1,\"loss\":3}\n{\"step\":1,\"valid_loss\":2.5}\n");
+  const LossCurve curve = read_loss_curve(folder / "m", "Run");
+  EXPECT_EQ(curve.baseline, 2.75);
+  ASSERT_EQ(curve.train.size(), 1);
+  ASSERT_EQ(curve.valid.size(), 1);
+  EXPECT_FALSE(read_loss_curve(folder / "none", "Run").baseline.has_value());
 }
 
 TEST(LossCurveTest, TextOfOthersIsNoMarkup) {

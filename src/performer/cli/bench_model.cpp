@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "performer/cli/bench.h"
-#include "performer/cli/device.h"
+#include "performer/cli/bounds.h"
+#include "performer/cli/compute.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/train/profile.h"
@@ -15,7 +16,8 @@ namespace performer::cli {
 namespace {
 
 struct Options {
-  std::string recipe, device = "auto";
+  std::string recipe;
+  ComputeOptions compute;
   std::vector<std::string> assignments;
   std::int64_t steps = 10;
   bool json = false, profile = false;
@@ -26,10 +28,9 @@ void run(const Options& o) {
   if (recipe.model.vocabulary == 0) {
     fail(ExitCode::kUsage, "{}: model.vocabulary must be given, since no data are read", o.recipe);
   }
-  if (o.steps < 1) fail(ExitCode::kUsage, "--steps: must be at least 1, got {}", o.steps);
   std::unique_ptr<train::Profile> profile;
   if (o.profile) profile = std::make_unique<train::Profile>();
-  const auto result = train::bench_step(recipe, parse_device(o.device), o.steps);
+  const auto result = train::bench_step(recipe, prepare(o.compute), o.steps);
   if (profile) log_info("{}", profile->table());
   const auto& kind = recipe.model.attention.kind;
   if (o.json) {
@@ -61,9 +62,9 @@ void add_bench_model(CLI::App& bench) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
-  command->add_option("--steps", options->steps, "Timed steps")->capture_default_str();
-  command->add_option("--device", options->device, "cpu, cuda, cuda:1 or auto")
-      ->capture_default_str();
+  bounded(command->add_option("--steps", options->steps, "Timed steps")->capture_default_str(), 1,
+          1'000'000);
+  add_compute_options(*command, options->compute);
   command->add_flag("--profile", options->profile, "Print where the time went");
   command->add_flag("--json", options->json, "Print one JSON object");
   command->footer(

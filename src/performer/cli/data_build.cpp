@@ -30,10 +30,10 @@ void run(const Options& o) {
                                          {"sha256", result.sha256},
                                          {"read", to_json(result.counts)},
                                          {"lengths", to_json(result.lengths)}};
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}", json_line(json));
     return;
   }
-  const std::string notes = mended(result.counts);
+  const std::string notes = data::mended(result.counts);
   if (!notes.empty()) log_info("{}: {}", o.input, notes);
   fmt::print("{}: {} sequences, {} residues, sha256 {}\n", o.output, result.lengths.count,
              result.lengths.total, result.sha256);

@@ -29,7 +29,7 @@ std::vector<std::string> read_families(const std::vector<std::string>& given) {
       families.push_back(item);
       continue;
     }
-    data::TsvReader reader(item);
+    data::TsvReader reader(item, data::TsvReader::kMaxIds);
     const std::size_t column = reader.at("family");
     while (reader.next(fields)) families.push_back(fields[column]);
   }
@@ -47,7 +47,7 @@ void run(const Options& o) {
           {{"name", part.name}, {"path", part.path}, {"lengths", to_json(part.lengths)}});
     }
     const nlohmann::ordered_json json = {{"parts", parts}, {"duplicates", result.duplicates}};
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}", json_line(json));
     return;
   }
   fmt::print("{}", length_heading());

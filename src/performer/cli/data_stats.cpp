@@ -13,7 +13,10 @@
 #include "performer/core/log.h"
 #include "performer/data/alphabet.h"
 #include "performer/data/build.h"
+#include "performer/data/content_hash.h"
 #include "performer/data/splits.h"
+#include "performer/data/statistics.h"
+#include "performer/data/token_space.h"
 
 namespace performer::cli {
 namespace {
@@ -34,30 +37,19 @@ struct Result {
   data::FastaCounts counts;
 };
 
-void add_counts(data::FastaCounts& all, const data::FastaCounts& more) {
-  all.records += more.records;
-  all.residues += more.residues;
-  all.blank += more.blank;
-  all.gaps += more.gaps;
-  all.end_stops += more.end_stops;
-  all.inner_stops += more.inner_stops;
-  all.unknown += more.unknown;
-  all.bytes += more.bytes;
-}
-
 Result count_files(const std::vector<std::string>& files) {
   Result result;
   result.parts.reserve(files.size());
   for (const auto& file : files) {
     Part& part = result.parts.emplace_back();
     part.name = file;
-    std::unordered_set<std::string> ids;
-    add_counts(result.counts, data::for_sequences(file, [&](const data::FastaRecord& record) {
-                 part.statistics.add(record.tokens);
-                 // Built files keep no ids.
-                 if (!record.header.empty() && !ids.insert(record.id()).second)
-                   ++result.counts.duplicate_ids;
-               }));
+    std::unordered_set<data::ContentHash, data::ContentHashHasher> ids;
+    result.counts += data::for_sequences(file, [&](const data::FastaRecord& record) {
+      part.statistics.add(record.tokens);
+      // Built files keep no ids.
+      if (!record.header.empty() && !ids.insert(data::content_hash(record.id())).second)
+        ++result.counts.duplicate_ids;
+    });
   }
   return result;
 }
@@ -69,13 +61,13 @@ Result count_splits(const Options& o) {
     result.parts.emplace_back().name = name;
   }
   for (const auto& file : o.files) {
-    add_counts(result.counts, data::for_sequences(file, [&](const data::FastaRecord& record) {
-                 const auto found = table.find(record.id());
-                 for (Part& part : result.parts) {
-                   const bool inside = found != table.end() && found->second == part.name;
-                   if (inside || part.name == "all") part.statistics.add(record.tokens);
-                 }
-               }));
+    result.counts += data::for_sequences(file, [&](const data::FastaRecord& record) {
+      const auto found = table.find(record.id());
+      for (Part& part : result.parts) {
+        const bool inside = found != table.end() && found->second == part.name;
+        if (inside || part.name == "all") part.statistics.add(record.tokens);
+      }
+    });
   }
   std::erase_if(result.parts, [](const Part& p) { return p.statistics.lengths().count == 0; });
   return result;
@@ -90,36 +82,40 @@ nlohmann::ordered_json letters_of(const Part& part) {
   return letters;
 }
 
-void print_json(const Result& result, const data::Baseline& uniform) {
-  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
-  const auto& train = result.parts.front().statistics.counts();
-  for (const Part& part : result.parts) {
-    parts.push_back(
-        {{"name", part.name},
-         {"lengths", to_json(part.statistics.lengths())},
-         {"letters", letters_of(part)},
-         {"empirical", to_json(data::empirical_baseline(train, part.statistics.counts()))}});
-  }
-  const nlohmann::ordered_json json = {
-      {"parts", parts}, {"uniform", to_json(uniform)}, {"read", to_json(result.counts)}};
-  fmt::print("{}\n", json.dump());
+// Of a part, against the letters of the first one. Files hold no EOS: it stands apart.
+data::Baselines baselines_of(const Result& result, const Part& part) {
+  return data::baselines_of(data::protein_space(), data::Ends::kApart,
+                            result.parts.front().statistics.counts(), part.statistics.counts());
 }
 
-void print_text(const Result& result, const data::Baseline& uniform) {
+void print_json(const Result& result) {
+  nlohmann::ordered_json parts = nlohmann::ordered_json::array();
+  for (const Part& part : result.parts) {
+    parts.push_back({{"name", part.name},
+                     {"lengths", to_json(part.statistics.lengths())},
+                     {"letters", letters_of(part)},
+                     {"empirical", to_json(baselines_of(result, part).empirical)}});
+  }
+  const nlohmann::ordered_json json = {
+      {"parts", parts},
+      {"uniform", to_json(baselines_of(result, result.parts.front()).uniform)},
+      {"read", to_json(result.counts)}};
+  fmt::print("{}", json_line(json));
+}
+
+void print_text(const Result& result) {
   fmt::print("{}", length_heading());
   for (const Part& part : result.parts) {
     fmt::print("{}", length_row(part.name, part.statistics.lengths()));
   }
+  const auto print = [](const std::string& name, const data::Baseline& b) {
+    fmt::print("{:<24} {:>8.2f} % {:>14.2f}\n", name, 100 * b.accuracy, b.perplexity);
+  };
   fmt::print("\n{:<24} {:>10} {:>14}\n", "baseline", "accuracy", "perplexity");
-  fmt::print("{:<24} {:>8.2f} % {:>14.2f}\n", "uniform", 100 * uniform.accuracy,
-             uniform.perplexity);
-  const Part& train = result.parts.front();
-  for (const Part& part : result.parts) {
-    const auto b = data::empirical_baseline(train.statistics.counts(), part.statistics.counts());
-    fmt::print("{:<24} {:>8.2f} % {:>14.2f}\n", part.name, 100 * b.accuracy, b.perplexity);
-  }
-  fmt::print("letter frequencies of: {}\n", train.name);
-  const std::string notes = mended(result.counts);
+  print("uniform", baselines_of(result, result.parts.front()).uniform);
+  for (const Part& part : result.parts) print(part.name, baselines_of(result, part).empirical);
+  fmt::print("letters alone, EOS apart; frequencies of: {}\n", result.parts.front().name);
+  const std::string notes = data::mended(result.counts);
   if (!notes.empty()) log_info("{}", notes);
 }
 
@@ -128,12 +124,10 @@ void run(const Options& o) {
   if (result.parts.empty()) {
     fail(ExitCode::kBadInput, "{}: names no sequence of the data", o.split_table);
   }
-  const auto uniform =
-      data::uniform_baseline(static_cast<std::int64_t>(data::alphabet::kLetters.size()));
   if (o.json) {
-    print_json(result, uniform);
+    print_json(result);
   } else {
-    print_text(result, uniform);
+    print_text(result);
   }
 }
 

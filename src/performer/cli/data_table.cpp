@@ -2,9 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 namespace performer::cli {
 
@@ -27,20 +25,8 @@ nlohmann::ordered_json to_json(const data::Baseline& b) {
   return {{"accuracy", b.accuracy}, {"perplexity", b.perplexity}};
 }
 
-std::string mended(const data::FastaCounts& c) {
-  const std::array<std::pair<std::int64_t, const char*>, 7> kinds = {
-      std::pair{c.blank, "records without residues skipped"},
-      {c.gaps, "gaps dropped"},
-      {c.end_stops, "stops dropped at the end"},
-      {c.inner_stops, "stops inside read as X"},
-      {c.unknown, "J read as X"},
-      {c.duplicate_ids, "ids seen before, kept"},
-      {c.duplicates, "equal sequences dropped"}};
-  std::string text;
-  for (const auto& [count, what] : kinds) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
-  }
-  return text;
+std::string json_line(const nlohmann::ordered_json& json) {
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 nlohmann::ordered_json to_json(const data::FastaCounts& c) {

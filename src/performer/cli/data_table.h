@@ -15,8 +15,9 @@ std::string length_row(const std::string& name, const data::LengthStatistics& s)
 nlohmann::ordered_json to_json(const data::LengthStatistics& s);
 nlohmann::ordered_json to_json(const data::Baseline& b);
 
-/// What was mended while reading; empty where nothing was.
-std::string mended(const data::FastaCounts& counts);
+/// One line of JSON. Names of files may hold any bytes: what is not UTF-8 is shown as U+FFFD.
+std::string json_line(const nlohmann::ordered_json& json);
+
 nlohmann::ordered_json to_json(const data::FastaCounts& counts);
 
 }  // namespace performer::cli

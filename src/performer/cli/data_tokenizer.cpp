@@ -5,8 +5,9 @@
 #include <string>
 #include <vector>
 
+#include "performer/cli/bounds.h"
 #include "performer/cli/data.h"
-#include "performer/core/error.h"
+#include "performer/cli/data_table.h"
 #include "performer/data/train_tokenizer.h"
 
 namespace performer::cli {
@@ -20,14 +21,6 @@ struct Options {
 };
 
 void run(const Options& o) {
-  constexpr std::int64_t kLeast = 300, kMost = 1'000'000;
-  if (o.tokenizer.vocabulary < kLeast || o.tokenizer.vocabulary > kMost) {
-    fail(ExitCode::kUsage, "--vocabulary: must be between {} and {}, got {}", kLeast, kMost,
-         o.tokenizer.vocabulary);
-  }
-  if (o.tokenizer.threads < 1 || o.tokenizer.threads > 128) {
-    fail(ExitCode::kUsage, "--threads: must be between 1 and 128, got {}", o.tokenizer.threads);
-  }
   const auto result = data::train_tokenizer(o.files, o.output, o.tokenizer);
   const double multiplier = static_cast<double>(result.tokens) / static_cast<double>(result.words);
   if (o.json) {
@@ -35,7 +28,7 @@ void run(const Options& o) {
         {"output", o.output},      {"vocabulary", result.vocabulary},
         {"bytes", result.bytes},   {"words", result.words},
         {"tokens", result.tokens}, {"word_multiplier", multiplier}};
-    fmt::print("{}\n", json.dump());
+    fmt::print("{}", json_line(json));
     return;
   }
   fmt::print("{}: {} pieces; {} bytes, {} words, {} tokens, {:.4f} tokens a word\n", o.output,
@@ -50,10 +43,12 @@ void add_data_tokenizer(CLI::App& data) {
       data.add_subcommand("tokenizer", "Train a SentencePiece unigram model on text files.");
   app->add_option("files", o->files, "Text files, plain or gzip.")->required();
   app->add_option("-o,--output", o->output, "The model file to make.")->required();
-  app->add_option("--vocabulary", o->tokenizer.vocabulary, "Number of pieces.")
-      ->capture_default_str();
-  app->add_option("--threads", o->tokenizer.threads, "Threads; last digits depend on it.")
-      ->capture_default_str();
+  bounded(app->add_option("--vocabulary", o->tokenizer.vocabulary, "Number of pieces.")
+              ->capture_default_str(),
+          300, 1'000'000);
+  bounded(app->add_option("--threads", o->tokenizer.threads, "Threads; last digits depend on it.")
+              ->capture_default_str(),
+          1, 128);
   app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
   app->footer("Example: performer data tokenizer books/*.txt.gz -o books.model --vocabulary 8000");
   app->callback([o] { run(*o); });

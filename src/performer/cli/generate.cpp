@@ -1,153 +1,151 @@
+#include "performer/cli/generate.h"
+
+#include <algorithm>
 #include <chrono>
-#include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
+#include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
-#include "performer/cli/device.h"
+#include "performer/core/error.h"
 #include "performer/core/log.h"
-#include "performer/train/generate.h"
-#include "performer/train/load_model.h"
+#include "performer/models/length_limit.h"
 #include "performer/train/precision.h"
 #include "performer/train/run_state.h"
 
 namespace performer::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
-struct Options {
-  std::string checkpoint, prompt, device = "auto", precision = "fp32";
-  std::int64_t n = 5, width = 60;
-  train::SamplingOptions sampling;
-  bool json = false, no_stop = false;
-};
-
-void check(const Options& o) {
-  const auto require = [](bool ok, const char* flag, const char* rule, auto value) {
-    if (!ok) fail(ExitCode::kUsage, "{}: must be {}, got {}", flag, rule, value);
-  };
-  require(o.n >= 1, "--n", "at least 1", o.n);
-  require(o.sampling.length >= 1, "--length", "at least 1", o.sampling.length);
-  require(o.sampling.temperature >= 0, "--temperature", "0 or more", o.sampling.temperature);
-  require(o.sampling.top_k >= 0, "--top-k", "0 or more", o.sampling.top_k);
-  require(o.sampling.top_p > 0 && o.sampling.top_p <= 1, "--top-p", "in (0, 1]", o.sampling.top_p);
-}
+constexpr std::int64_t kLength = 500;        // new tokens where --length does not say
+constexpr std::int64_t kMostSamples = 4096;  // of one batch
+constexpr double kMostTemperature = 1e6;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-std::string fasta_record(const std::string& id, const std::string& sequence, std::int64_t width) {
-  std::string text = ">" + id + "\n";
-  for (std::size_t i = 0; i < sequence.size(); i += static_cast<std::size_t>(width)) {
-    text += sequence.substr(i, static_cast<std::size_t>(width)) + "\n";
-  }
-  return text;
+// BOS, or what the model begins with, and the prompt.
+std::vector<std::int64_t> prompt_of(const GenerateOptions& o, const train::LoadedModel& loaded) {
+  std::vector<std::int64_t> prompt = {loaded.space.start};
+  if (o.prompt.empty()) return prompt;
+  const auto words = loaded.space.encode(o.prompt);
+  prompt.insert(prompt.end(), words.begin(), words.end());
+  return prompt;
 }
 
-struct Timing {
-  double seconds;
-  std::vector<double> at_each_1000;
-};
-
-void print_json(const Options& o, const train::LoadedModel& loaded,
-                const train::Generated& generated, const Timing& timing) {
-  Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}};
-  std::size_t tokens = 0;
-  for (const auto& sequence : generated.sequences) tokens += sequence.size();
-  all["tokens"] = tokens;
-  all["seconds"] = timing.seconds;
-  all["tokens_per_second"] = static_cast<double>(tokens) / timing.seconds;
-  all["seconds_at_each_1000"] = timing.at_each_1000;
-  all["kernel"] = generated.kernel;
-  all["graph"] = generated.graph;
-  all["eager_reason"] = generated.eager_reason;
-  all["sequences"] = Json::array();
-  for (const auto& sequence : generated.sequences) {
-    all["sequences"].push_back(
-        {{"text", o.prompt + loaded.space.decode(sequence)}, {"tokens", sequence.size()}});
+// Learned positions end at max_length. The last new token is not read again: it needs none.
+std::int64_t cap_length(std::int64_t wanted, std::int64_t prompt,
+                        const models::ModelConfig& model) {
+  const auto limit = models::length_limit(model);
+  if (limit == 0) return wanted;
+  const auto most = limit - prompt + 1;
+  if (most < 1) {
+    fail(ExitCode::kUsage, "--prompt: {} tokens with its start, the model has positions for {}",
+         prompt, model.max_length);
   }
-  fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
+  if (wanted <= most) return wanted;
+  log_info("--length: {} new tokens instead of {}: the model has learned positions for {}", most,
+           wanted, model.max_length);
+  return most;
 }
 
-void print_text(const Options& o, const data::TokenSpace& space,
-                const train::Generated& generated) {
-  for (std::size_t i = 0; i < generated.sequences.size(); ++i) {
-    const auto text = o.prompt + space.decode(generated.sequences[i]);
-    if (space.kind == "protein") {
-      fmt::print("{}", fasta_record(fmt::format("generated_{} seed={} length={}", i + 1,
-                                                o.sampling.seed, text.size()),
-                                    text, o.width));
-    } else {
-      fmt::print("{}{}\n", o.n > 1 ? fmt::format("--- {}\n", i + 1) : "", text);
-    }
-  }
-}
-
-void run(const Options& o) {
-  check(o);
-  const auto device = parse_device(o.device);
-  auto loaded = train::load_model(o.checkpoint, device, train::parse_precision(o.precision));
-  const auto& space = loaded.space;
+train::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSpace& space) {
   auto sampling = o.sampling;
   sampling.stop = o.no_stop ? -1 : space.eos;
   sampling.forbidden = train::never_generated(space);
   if (o.no_stop && space.eos >= 0) sampling.forbidden.push_back(space.eos);
-  std::vector<std::int64_t> prompt = {space.start};
-  const auto words = space.encode(o.prompt);
-  prompt.insert(prompt.end(), words.begin(), words.end());
+  return sampling;
+}
+
+train::LoadedModel load(const GenerateOptions& o) {
+  train::LoadOptions options;
+  options.checkpoint = o.checkpoint;
+  options.device = prepare(o.compute);
+  options.precision = train::parse_precision(o.precision);
+  auto loaded = train::load_model(o.model, options);
+  log_info("{}", loaded.choice);
+  return loaded;
+}
+
+void run(const GenerateOptions& o) {
+  auto loaded = load(o);
+  const bool pixels = loaded.space.kind == "pixels";
+  if (!pixels && !o.output.empty()) {
+    fail(ExitCode::kUsage, "--output: {} makes no images; its sequences go to standard output",
+         o.model);
+  }
+  std::optional<ImageFolder> folder;
+  if (pixels) folder.emplace(o, loaded);
+  const auto prompt = prompt_of(o, loaded);
+  auto sampling = sampling_of(o, loaded.space);
+  const auto wanted = pixels ? folder->values() : o.length > 0 ? o.length : kLength;
+  sampling.length = cap_length(wanted, std::ssize(prompt), loaded.recipe.model);
+  if (pixels && sampling.length < wanted) {
+    fail(ExitCode::kUsage, "{}: learned positions for {} tokens, an image has {} values", o.model,
+         loaded.recipe.model.max_length, wanted);
+  }
+  Timing timing;
   const auto begin = std::chrono::steady_clock::now();
-  std::vector<double> thousands;  // seconds at each thousandth token of a sequence
   const auto generated = train::generate(loaded.model, prompt, sampling, o.n, [&](std::int64_t i) {
-    if (i % 1000 == 0) thousands.push_back(seconds_since(begin));
+    if (i % 1000 == 0) timing.at_each_1000.push_back(seconds_since(begin));
     if (i % 256 == 0) log_progress(fmt::format("{} sequences: {} tokens each", o.n, i));
     return true;
   });
-  const Timing timing{seconds_since(begin), thousands};
-  if (o.json) {
-    print_json(o, loaded, generated, timing);
-  } else {
-    print_text(o, space, generated);
-  }
+  timing.seconds = seconds_since(begin);
+  const Sampled sampled{loaded, generated, timing};
+  log_progress("");
+  pixels ? folder->write(o, sampled) : print_sequences(o, sampled);
+}
+
+void add_sampling_options(CLI::App& command, GenerateOptions& o) {
+  bounded(command.add_option("--n", o.n, "Sequences, decoded as one batch")->capture_default_str(),
+          1, kMostSamples);
+  bounded(command.add_option("--length", o.length,
+                             "New tokens at most (default: 500, images: their size)"),
+          1, kMostTokens);
+  command.add_option("--seed", o.sampling.seed, "Another seed, other sequences")
+      ->capture_default_str();
+  bounded(
+      command
+          .add_option("--temperature", o.sampling.temperature, "0: always the most likely token")
+          ->capture_default_str(),
+      {0, kMostTemperature});
+  bounded(command.add_option("--top-k", o.sampling.top_k, "Only the k most likely tokens; 0: all")
+              ->capture_default_str(),
+          0, kMostTokens);
+  bounded(
+      command.add_option("--top-p", o.sampling.top_p, "Only the most likely tokens of this mass")
+          ->capture_default_str(),
+      {0, 1, true});
+  command.add_flag("--no-stop", o.no_stop, "Never end a sequence before --length");
 }
 
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
-  auto* command = app.add_subcommand("generate", "Sample sequences from a causal model");
-  command->add_option("checkpoint", options->checkpoint, "Run folder or checkpoint folder")
-      ->required();
-  command->add_option("--prompt", options->prompt, "How each sequence begins");
-  command->add_option("--n", options->n, "Sequences, decoded as one batch")->capture_default_str();
-  command->add_option("--length", options->sampling.length, "New tokens at most")
-      ->capture_default_str();
-  command->add_option("--seed", options->sampling.seed, "Another seed, other sequences")
-      ->capture_default_str();
-  command
-      ->add_option("--temperature", options->sampling.temperature,
-                   "0: always the most likely token")
-      ->capture_default_str();
-  command->add_option("--top-k", options->sampling.top_k, "Only the k most likely tokens; 0: all")
-      ->capture_default_str();
-  command
-      ->add_option("--top-p", options->sampling.top_p, "Only the most likely tokens of this mass")
-      ->capture_default_str();
-  command->add_flag("--no-stop", options->no_stop, "Never end a sequence before --length");
-  command->add_option("--precision", options->precision, "fp32, bf16 or fp16")
-      ->capture_default_str();
-  command->add_option("--device", options->device, "cpu, cuda, cuda:1 or auto")
-      ->capture_default_str();
-  command->add_flag("--json", options->json, "Print one JSON object");
+  auto options = std::make_shared<GenerateOptions>();
+  auto& o = *options;
+  auto* command = app.add_subcommand("generate", "Sample sequences or images from a causal model");
+  command->add_option("run", o.model, "Run folder or checkpoint folder")->required();
+  command->add_option("--checkpoint", o.checkpoint,
+                      "Of a run: best, latest or a step (default: best, without one latest)");
+  command->add_option("--prompt", o.prompt, "How each sequence begins");
+  add_sampling_options(*command, o);
+  command->add_option("-o,--output", o.output, "Folder for images: one PNG file each, and a sheet");
+  command->add_flag("--overwrite", o.overwrite, "Replace images that are there already");
+  command->add_option("--precision", o.precision, "fp32, bf16 or fp16")->capture_default_str();
+  add_compute_options(*command, o.compute);
+  command->add_flag("--json", o.json, "Print one JSON object");
   command->footer(
-      "Proteins are printed as FASTA, text as text. --json has the times too, the attention's "
-      "kernel,\n"
-      "and whether steps were replayed as a CUDA graph.\n"
+      "Proteins are printed as FASTA, text as text, images are files. --json has the times too, "
+      "the "
+      "attention's\nkernel, and whether steps were replayed as a CUDA graph.\n"
       "Examples:\n  performer generate runs/protein --n 3 --length 200 --seed 1\n"
-      "  performer generate runs/text --prompt 'It is a truth' --temperature 0.8");
+      "  performer generate runs/text --prompt 'It is a truth' --temperature 0.8\n"
+      "  performer generate runs/pixels --n 16 -o samples");
   command->callback([options] { run(*options); });
 }
 

@@ -1,8 +1,8 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
-#include <c10/util/Logging.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -10,10 +10,13 @@
 #include <cstdio>
 #include <cstdlib>
 #include <new>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "performer/cli/command_words.h"
 #include "performer/cli/commands.h"
+#include "performer/cli/standard_handles.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 
@@ -21,13 +24,16 @@ namespace {
 
 using performer::ExitCode;
 
+constexpr std::string_view kTakeLess =
+    "take a smaller train.batch or data.length, or a smaller --batch, --length or --n";
+
 int report(ExitCode code, std::string_view message) {
   performer::log_info("performer: {}", message);
   return static_cast<int>(code);
 }
 
 int out_of_memory() {
-  return report(ExitCode::kOutOfMemory, "out of memory; take a smaller train.batch or data.length");
+  return report(ExitCode::kOutOfMemory, fmt::format("out of memory; {}", kTakeLess));
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -49,6 +55,9 @@ ExitCode run(int argc, char** argv, CLI::App& app) {
   performer::cli::add_generate(app);
   performer::cli::add_data(app);
   performer::cli::add_bench(app);
+  const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));
+  performer::cli::check_command_words(
+      app, arguments.subspan(std::min<std::size_t>(1, arguments.size())));
   app.parse(argc, argv);
   return code;
 }
@@ -56,14 +65,20 @@ ExitCode run(int argc, char** argv, CLI::App& app) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  performer::cli::open_closed_handles();
   let_idle_threads_sleep(argv);
-  FLAGS_caffe2_use_fatal_for_enforce = false;  // an allocation that fails throws, and never aborts
-  std::signal(SIGXFSZ, SIG_IGN);               // a limit on file sizes is met like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a limit on file sizes is met like a full disk
   CLI::App app{"Train, evaluate and sample Performers: proteins, text, pixels.", "performer"};
   app.require_subcommand(1);
   app.set_version_flag("--version", std::string("performer ") + PERFORMER_VERSION);
   app.footer(
-      "performer COMMAND --help explains each command, with examples.\n"
+      "performer COMMAND --help explains each command, with examples. The first ones:\n"
+      "  performer train configs/demo/softmax.toml --out runs/first\n"
+      "  performer eval runs/first --baselines\n"
+      "  performer generate runs/first --n 3 --length 120\n"
+      "Not there yet: " +
+      performer::cli::planned_commands() +
+      ".\n"
       "Exit codes: 0 ok, 1 failure, 2 usage or recipe, 3 bad input, 4 corrupt file, 5 no space,\n"
       "6 out of memory, 7 diverged, 9 preempted and saved.\n");
   try {
@@ -74,13 +89,13 @@ int main(int argc, char** argv) {
     return static_cast<int>(code);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
-    return report(ExitCode::kUsage, std::string(error.what()) + "; see --help");
+    return report(ExitCode::kUsage, performer::cli::explain(app, error));
   } catch (const performer::Error& error) {
     return report(error.code(), error.what());
   } catch (const c10::OutOfMemoryError& error) {
     return report(ExitCode::kOutOfMemory,
-                  fmt::format("out of device memory: {}; take a smaller train.batch or data.length",
-                              first_line(error.what_without_backtrace())));
+                  fmt::format("out of device memory: {}; {}",
+                              first_line(error.what_without_backtrace()), kTakeLess));
   } catch (const std::bad_alloc&) {
     return out_of_memory();
   } catch (const c10::Error& error) {

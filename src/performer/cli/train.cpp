@@ -4,24 +4,29 @@
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <set>
 
+#include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
-#include "performer/cli/device.h"
+#include "performer/cli/compute.h"
 #include "performer/core/file.h"
 #include "performer/core/log.h"
 #include "performer/report/loss_curve.h"
 #include "performer/train/dry_run.h"
 #include "performer/train/profile.h"
 #include "performer/train/recipe.h"
+#include "performer/train/same_run.h"
 #include "performer/train/trainer.h"
 
 namespace performer::cli {
 namespace {
 
 struct Options {
-  std::string recipe, out, device = "auto";
-  std::vector<std::string> assignments;
-  bool restart = false, dry_run = false, dump_config = false, profile = false, json = false;
+  std::string recipe, out;
+  ComputeOptions compute;
+  std::vector<std::string> assignments, changes;
+  bool restart = false, new_data = false, dry_run = false, dump_config = false, profile = false,
+       json = false;
   std::int64_t overfit = 0;
 };
 
@@ -42,9 +47,7 @@ std::string_view words(train::Outcome outcome) {
 }
 
 void draw_loss_curve(const std::filesystem::path& out, const std::string& title) {
-  const auto metrics = out / "metrics.jsonl";
-  const report::LossCurve curve{title, report::read_points(metrics, "loss"),
-                                report::read_points(metrics, "valid_loss")};
+  const auto curve = report::read_loss_curve(out / "metrics.jsonl", title);
   try {
     write_file_atomic(out / "loss.svg", report::loss_curve_svg(curve));
   } catch (const Error& error) {
@@ -52,13 +55,37 @@ void draw_loss_curve(const std::filesystem::path& out, const std::string& title)
   }
 }
 
+std::set<std::string> keys_of(const std::vector<std::string>& assignments) {
+  std::set<std::string> keys;
+  for (const auto& assignment : assignments) {
+    auto key = assignment.substr(0, assignment.find('='));
+    train::check_changeable(key);
+    keys.insert(std::move(key));
+  }
+  return keys;
+}
+
+std::string summary(const train::Progress& progress, std::string_view outcome,
+                    const std::filesystem::path& out) {
+  using Json = nlohmann::ordered_json;
+  const bool validated = progress.best_step > 0;
+  const Json json = {{"outcome", outcome},
+                     {"step", progress.step},
+                     {"best_step", validated ? Json(progress.best_step) : Json()},
+                     {"best_valid_loss", validated ? Json(progress.best_loss) : Json()},
+                     {"run", out.string()}};
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may be any bytes
+}
+
 ExitCode run(const Options& o) {
-  const auto recipe = train::read_recipe(o.recipe, o.assignments);
+  auto assignments = o.assignments;
+  assignments.insert(assignments.end(), o.changes.begin(), o.changes.end());
+  const auto recipe = train::read_recipe(o.recipe, assignments);
   if (o.dump_config) {
     fmt::print("{}", train::recipe_to_toml(recipe));
     return ExitCode::kOk;
   }
-  const auto device = parse_device(o.device);
+  const auto device = prepare(o.compute);
   if (o.dry_run) {
     const auto plan = train::dry_run(recipe);
     fmt::print("{}", o.json ? plan.to_json() : plan.to_text());
@@ -67,8 +94,8 @@ ExitCode run(const Options& o) {
   const std::filesystem::path out =
       o.out.empty() ? std::filesystem::path("runs") / std::filesystem::path(o.recipe).stem()
                     : std::filesystem::path(o.out);
-  if (o.overfit < 0) fail(ExitCode::kUsage, "--overfit: must be 0 or more, got {}", o.overfit);
-  const train::TrainerOptions options{out, device, o.overfit, o.restart};
+  const train::TrainerOptions options{out,       device,     o.overfit,
+                                      o.restart, o.new_data, keys_of(o.changes)};
   train::Trainer trainer(recipe, options);
   std::unique_ptr<train::Profile> profile;
   if (o.profile) profile = std::make_unique<train::Profile>();
@@ -78,13 +105,7 @@ ExitCode run(const Options& o) {
   log_info("{}: step {}; checkpoints in {}, loss curve {}", words(outcome), trainer.progress().step,
            (out / "checkpoints").string(), (out / "loss.svg").string());
   if (o.json) {
-    const auto& p = trainer.progress();
-    fmt::print("{}\n", nlohmann::ordered_json{{"outcome", words(outcome)},
-                                              {"step", p.step},
-                                              {"best_step", p.best_step},
-                                              {"best_valid_loss", p.best_loss},
-                                              {"run", out.string()}}
-                           .dump());
+    fmt::print("{}\n", summary(trainer.progress(), words(outcome), out));
   }
   return outcome == train::Outcome::kPreempted ? ExitCode::kPreempted : ExitCode::kOk;
 }
@@ -99,17 +120,26 @@ void add_train(CLI::App& app, ExitCode& exit_code) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
+  command
+      ->add_option("--change", options->changes,
+                   "As --set, and a run in the folder goes on with the new value: rates, batches, "
+                   "schedule, guards")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
   command->add_option("--out", options->out, "Folder of the run (default: runs/RECIPE)");
-  command->add_option("--device", options->device, "cpu, cuda, cuda:1 or auto")
-      ->capture_default_str();
+  add_compute_options(*command, options->compute);
   command->add_flag("--restart", options->restart, "Forget the run in that folder and begin anew");
+  command->add_flag("--new-data", options->new_data,
+                    "Go on with a run though its data have changed");
   command->add_flag("--dry-run", options->dry_run,
                     "Parameters, memory, break-even length; no training");
   command->add_flag("--dump-config", options->dump_config,
                     "Print the whole recipe, with help, and end");
   command->add_flag("--profile", options->profile, "Print where the time went");
-  command->add_option("--overfit", options->overfit,
-                      "Learn the first N batches by heart, as a check");
+  bounded(command->add_option("--overfit", options->overfit,
+                              "Learn the first N batches by heart, as a check"),
+          0, kMostRows);
   command->add_flag("--json", options->json, "Print one JSON object to standard output");
   command->footer(
       "Examples:\n"

@@ -7,6 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "performer/core/json.h"
+
 namespace performer::report {
 
 LossPoints read_points(const std::filesystem::path& metrics, const std::string& key) {
@@ -14,11 +16,12 @@ LossPoints read_points(const std::filesystem::path& metrics, const std::string& 
   LossPoints points;
   std::string text;
   while (std::getline(file, text)) {
-    const auto record = nlohmann::json::parse(text, nullptr, false);
-    const bool usable = record.is_object() && record.contains("step") && record.contains(key) &&
-                        record["step"].is_number_integer() && record[key].is_number();
+    const auto record = try_parse_json(text);
+    const bool usable = record && record->is_object() && record->contains("step") &&
+                        record->contains(key) && record->at("step").is_number_integer() &&
+                        record->at(key).is_number();
     if (usable) {
-      points.push_back({record["step"].get<std::int64_t>(), record[key].get<double>()});
+      points.push_back({record->at("step").get<std::int64_t>(), record->at(key).get<double>()});
     }
   }
   return points;

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "performer/cli/compute.h"
+#include "performer/train/generate.h"
+#include "performer/train/load_model.h"
+
+/// `performer generate`, by what comes out: sequences as text, or images.
+namespace performer::cli {
+
+struct GenerateOptions {
+  std::string model, checkpoint, prompt, output, precision = "fp32";
+  ComputeOptions compute;
+  std::int64_t n = 5;
+  std::int64_t length = 0;  // 0: not given
+  train::SamplingOptions sampling;
+  bool json = false, no_stop = false, overwrite = false;
+};
+
+struct Timing {
+  double seconds = 0;
+  std::vector<double> at_each_1000;  // seconds at each thousandth token of a sequence
+};
+
+/// What was made, with all that a report needs.
+struct Sampled {
+  const train::LoadedModel& loaded;
+  const train::Generated& generated;
+  const Timing& timing;
+};
+
+/// The part of --json that both have.
+nlohmann::ordered_json report_of(const Sampled& sampled);
+
+void print_sequences(const GenerateOptions& o, const Sampled& sampled);
+
+/// Where the images of a run go. Made before sampling, so that a folder that cannot be used ends
+/// the command early: kUsage where a file is there and --overwrite was not given.
+class ImageFolder {
+ public:
+  ImageFolder(const GenerateOptions& o, const train::LoadedModel& loaded);
+
+  /// Values of an image: the length of a sequence.
+  std::int64_t values() const { return values_; }
+
+  /// Writes sample-001.png ... and, for two samples or more, sheet.png; says where they are.
+  void write(const GenerateOptions& o, const Sampled& sampled) const;
+
+ private:
+  std::string folder_;
+  std::int64_t values_ = 0;
+  std::vector<std::string> files_;
+  std::string sheet_;  // empty: one sample needs none
+};
+
+}  // namespace performer::cli

@@ -1,0 +1,205 @@
+"""`performer eval`: what is left out, windows, single sequences, checkpoints and ranges."""
+
+import csv
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import TINY, answer, run_program
+
+LENGTHS = [5, 31, 32, 33, 100, 250]  # residues; rows have 32 tokens
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("eval")
+    recipe = folder / "recipe.toml"
+    recipe.write_text(TINY)
+    done = run_program("train", recipe, "--out", folder / "run")
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture(scope="module")
+def masked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("masked")
+    recipe = folder / "recipe.toml"
+    recipe.write_text(TINY)
+    settings = ["data.objective=masked", "model.causal=false", "train.steps=2"]
+    flags = [flag for setting in settings for flag in ("--set", setting)]
+    done = run_program("train", recipe, "--out", folder / "run", *flags)
+    assert done.returncode == 0, done.stderr
+    return folder / "run"
+
+
+@pytest.fixture
+def fasta(tmp_path: Path) -> Path:
+    generator = random.Random(3)
+    path = tmp_path / "some.fasta"
+    with path.open("w") as file:
+        for length in LENGTHS:
+            letters = "".join(generator.choices("ACDEFGHIKLMNPQRSTVWY", k=length))
+            file.write(f">s{length} of the test\n{letters}\n")
+    return path
+
+
+def scores(*arguments: object) -> dict[str, Any]:
+    return answer("eval", *arguments)["splits"]["test"]
+
+
+def table_of(path: Path) -> list[dict[str, str]]:
+    with path.open(newline="") as file:
+        return list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
+
+
+def test_what_the_rows_leave_out_is_counted_and_said(run: Path, fasta: Path) -> None:
+    result = scores(run, "--data", fasta)
+    # A causal row of 32 tokens has 32 targets: of a longer sequence its first 32 residues.
+    assert result["residues"] == sum(LENGTHS)
+    assert result["residues_left_out"] == sum(max(n - 32, 0) for n in LENGTHS)
+    assert (result["sequences"], result["sequences_cut"]) == (6, 3)
+    assert result["targets"] == sum(min(n + 1, 32) for n in LENGTHS)  # EOS where it is reached
+    said = run_program("eval", run, "--data", fasta).stdout
+    left_out = result["residues_left_out"]
+    assert f"test: {left_out} of {sum(LENGTHS)} residues were left out: 3 of 6 sequences" in said
+
+
+def test_longer_rows_leave_nothing_out(run: Path, fasta: Path) -> None:
+    result = scores(run, "--data", fasta, "--length", 256)
+    assert (result["length"], result["residues_left_out"]) == (256, 0)
+    assert result["targets"] == sum(n + 1 for n in LENGTHS)
+    assert "left out" not in run_program("eval", run, "--data", fasta, "--length", 256).stdout
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 16, 31])
+def test_windows_score_every_residue_once(run: Path, fasta: Path, overlap: int) -> None:
+    result = scores(run, "--data", fasta, "--overlap", overlap)
+    assert result["targets"] == sum(n + 1 for n in LENGTHS)
+    assert (result["overlap"], result["residues_left_out"]) == (overlap, 0)
+
+
+def test_windows_of_short_sequences_are_the_rows_themselves(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "short.fasta"
+    path.write_text(">a\nACDEFGHIKL\n>b\nMNPQRSTVWYACDEFGHIKLMNPQRSTVWY\n")
+    plain, windows = (scores(run, "--data", path, *o) for o in ([], ["--overlap", "8"]))
+    assert windows["loss"] == plain["loss"]
+    assert windows["targets"] == plain["targets"] == 42
+
+
+def test_a_window_has_the_tokens_before_it_as_context(run: Path, tmp_path: Path) -> None:
+    # 48 residues in rows of 32 with 16 of overlap: the second window reads tokens 16 ... 47, so a
+    # change of residue 10 cannot reach its targets, one of residue 20 does.
+    letters = "ACDEFGHIKLMNPQRSTVWY" * 3
+    tables = []
+    for changed in (None, 10, 20):
+        text = list(letters[:48])
+        if changed is not None:
+            text[changed - 1] = "W" if text[changed - 1] != "W" else "A"
+        path = tmp_path / f"{changed}.fasta"
+        path.write_text(">x\n" + "".join(text) + "\n")
+        whole = scores(run, "--data", path, "--overlap", 16)
+        first = scores(run, "--data", path)
+        tables.append(whole["loss"] * whole["targets"] - first["loss"] * first["targets"])
+    assert tables[1] == pytest.approx(tables[0], abs=1e-4)
+    assert abs(tables[2] - tables[0]) > 3e-4  # a dozen steps of training: a faint effect
+
+
+def test_masked_models_are_scored_in_windows_too(masked_run: Path, fasta: Path) -> None:
+    cut = scores(masked_run, "--data", fasta)
+    # Rows hold BOS and 31 residues.
+    assert cut["residues_left_out"] == sum(max(n - 31, 0) for n in LENGTHS)
+    whole = scores(masked_run, "--data", fasta, "--overlap", 8)
+    assert whole["residues_left_out"] == 0
+    assert whole["targets"] > cut["targets"]
+
+
+def test_a_table_of_single_sequences_adds_up(run: Path, fasta: Path, tmp_path: Path) -> None:
+    for options in ([], ["--overlap", "16"]):
+        path = tmp_path / f"scores{len(options)}.tsv"
+        result = scores(run, "--data", fasta, "--per-sequence", path, *options)
+        rows = table_of(path)
+        assert [row["id"] for row in rows] == [f"s{n}" for n in LENGTHS]
+        assert [int(row["residues"]) for row in rows] == LENGTHS
+        assert [row["sequence"] for row in rows] == [str(i) for i in range(1, 7)]
+        assert {row["split"] for row in rows} == {"test"}
+        targets = [int(row["targets"]) for row in rows]
+        assert sum(targets) == result["targets"]
+        total = sum(float(row["loss"]) * n for row, n in zip(rows, targets, strict=True))
+        assert total / sum(targets) == pytest.approx(result["loss"], rel=1e-5)
+        right = sum(float(row["accuracy"]) * n for row, n in zip(rows, targets, strict=True))
+        assert right / sum(targets) == pytest.approx(result["accuracy"], abs=1e-4)
+        for row in rows:
+            assert float(row["perplexity"]) == pytest.approx(math.exp(float(row["loss"])), rel=1e-3)
+
+
+def test_ids_are_text_alone(run: Path, tmp_path: Path) -> None:
+    path = tmp_path / "ids.fasta"
+    path.write_bytes(b">../../etc/<b>\\x\nACDEF\n>\nACDEF\n>a|b c\td\nACD\n")
+    table = tmp_path / "out.tsv"
+    scores(run, "--data", path, "--per-sequence", table)
+    ids = [row["id"] for row in table_of(table)]
+    assert ids == ["../../etc/<b>\\\\x", "", "a|b"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["ids.fasta", "out.tsv"]
+
+
+def test_a_table_that_is_there_is_not_overwritten_unless_asked(
+    run: Path, fasta: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "out.tsv"
+    table.write_text("mine")
+    arguments = ["eval", run, "--data", fasta, "--per-sequence", table]
+    done = run_program(*arguments)
+    assert done.returncode == 2
+    assert "out.tsv: is there already" in done.stderr
+    assert table.read_text() == "mine"
+    assert run_program(*arguments, "--overwrite").returncode == 0
+    assert len(table_of(table)) == len(LENGTHS)
+
+
+def test_the_uniform_baseline_is_that_of_data_stats(run: Path, fasta: Path) -> None:
+    baselines = scores(run, "--data", fasta, "--baselines", "--overlap", 0)["baselines"]
+    stats = answer("data", "stats", "data/proteins/valid.fasta.gz", fasta)
+    assert baselines["uniform"] == stats["uniform"]
+    assert baselines["uniform"]["perplexity"] == 25
+    # EOS is one more choice, and a target that the letters lack.
+    assert baselines["with_eos"]["uniform"]["perplexity"] == 26
+    shown = run_program("eval", run, "--data", fasta, "--baselines").stdout
+    assert "25.000   EOS apart; 26.000 with it" in shown
+
+
+def test_the_checkpoint_is_said_and_can_be_chosen(run: Path, fasta: Path) -> None:
+    done = run_program("eval", run, "--data", fasta, "--checkpoint", "latest")
+    assert done.returncode == 0, done.stderr
+    assert "step 12, the latest" in done.stdout
+    done = run_program("eval", run, "--data", fasta, "--json")
+    assert "the best of validation" in done.stderr
+    assert answer("eval", run, "--data", fasta, "--checkpoint", "9")["step"] == 9
+
+
+@pytest.mark.parametrize(
+    "option", ["--batch", "--max-batches", "--length", "--overlap", "--threads"]
+)
+@pytest.mark.parametrize(
+    "value", ["nan", "inf", "-1", "1e18", "1000000000000000000", "99999999999999999999", "", "1.5"]
+)
+def test_a_number_out_of_range_is_one_line(run: Path, option: str, value: str) -> None:
+    done = run_program("eval", run, f"{option}={value}")
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert option in done.stderr
+
+
+def test_an_overlap_as_long_as_the_rows_is_refused(run: Path, fasta: Path) -> None:
+    done = run_program("eval", run, "--data", fasta, "--overlap", 32)
+    assert done.returncode == 2, done.stderr
+    assert "overlap: must be at least 0 and below the rows' length 32, got 32" in done.stderr
+
+
+def test_the_largest_batch_is_the_whole_split(run: Path, fasta: Path) -> None:
+    whole = scores(run, "--data", fasta, "--batch", 1 << 20)
+    single = scores(run, "--data", fasta, "--batch", 1)
+    assert whole["loss"] == pytest.approx(single["loss"], rel=1e-5)
+    assert whole["targets"] == single["targets"]

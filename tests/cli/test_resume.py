@@ -1,0 +1,266 @@
+"""Interrupted runs of `performer train`: kills, signals, damage, and runs that are of another."""
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+from pathlib import Path
+
+from conftest import PROGRAM, ROOT, run_program
+from training_runs import (
+    CLASSES,
+    checkpoint,
+    digests,
+    kill_when,
+    metrics,
+    read_steps,
+    small_fasta,
+    train,
+)
+
+
+def test_a_resumed_run_equals_an_uninterrupted_one_byte_for_byte(
+    recipe: Path, tmp_path: Path
+) -> None:
+    # 48 rows a run of an epoch of 16: epochs, redraws (every 5 steps) and validations are crossed.
+    settings = [
+        "data.train=" + str(small_fasta(tmp_path, 5)),
+        "data.valid=data/proteins/test.fasta.gz",
+    ]
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    train(recipe, straight, *settings)
+    kill_when(recipe, broken, *settings, after_steps=10)
+    said = train(recipe, broken, *settings)
+    assert "resuming at step" in said
+    assert digests(checkpoint(straight)) == digests(checkpoint(broken))
+    assert metrics(straight) == metrics(broken)
+
+
+def test_a_run_killed_again_and_again_ends_as_if_nothing_had_been(
+    recipe: Path, tmp_path: Path
+) -> None:
+    # A checkpoint at every step: most of the time is spent inside a save.
+    kills = int(os.environ.get("PERFORMER_KILLS", "8"))
+    settings = ["train.checkpoint_every=1", "train.steps=15", "train.valid_every=0"]
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    train(recipe, straight, *settings)
+    generator = random.Random(11)
+    for _ in range(kills):
+        kill_when(recipe, broken, *settings, after_steps=generator.randrange(3))
+    train(recipe, broken, *settings)
+    assert digests(checkpoint(straight)) == digests(checkpoint(broken))
+    assert metrics(straight) == metrics(broken)
+    assert not list((broken / "checkpoints").glob(".tmp*"))
+
+
+def test_a_signal_saves_first(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    command = [str(PROGRAM), "train", str(recipe), "--out", str(out), "--set", "train.steps=100000"]
+    with subprocess.Popen(command, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        read_steps(process.stderr, 1)
+        process.send_signal(signal.SIGTERM)
+        said = process.stderr.read()
+    assert process.returncode == 9
+    assert "saved" in said
+    saved = json.loads((checkpoint(out) / "trainer.json").read_text())["step"]
+    assert metrics(out)[-1]["step"] == saved
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
+    recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out)
+    reference = digests(checkpoint(out))
+    newest = checkpoint(out)
+    for name in ("model.safetensors", "trainer.json", "manifest.json", "config.json"):
+        data = bytearray((newest / name).read_bytes())
+        data[len(data) // 2] ^= 4
+        (newest / name).write_bytes(data)
+        refused = run_program("eval", newest, "--split", "valid")
+        assert refused.returncode == 4, refused.stderr
+        assert name in refused.stderr
+        said = train(recipe, out)
+        assert name in said
+        assert "resuming at step 9" in said
+        assert digests(checkpoint(out)) == reference
+
+
+def test_a_run_does_not_go_on_as_another(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=3")
+    said = train(recipe, out, "model.layers=3", code=2)
+    assert "model.layers is 2 there and 3 here" in said
+    train(recipe, out, "train.steps=4")  # a longer run is the same run
+
+
+def test_a_restart_that_cannot_begin_leaves_the_run_alone(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=3")
+    before = digests(checkpoint(out))
+    done = run_program("train", recipe, "--out", out, "--restart", "--set", "data.valid=none.fasta")
+    assert done.returncode == 3, done.stderr
+    assert digests(checkpoint(out)) == before
+    fresh = run_program("train", recipe, "--out", out, "--restart", "--set", "train.steps=2")
+    assert fresh.returncode == 0, fresh.stderr
+    assert [r["step"] for r in metrics(out) if "loss" in r] == [1, 2]
+
+
+def test_a_damaged_best_is_named_and_written_anew(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    still = "optimizer.rate=1e-30"  # the validation at the end finds nothing better
+    train(recipe, out, still, "train.steps=4")
+    good = (out / "best").read_text()
+    (out / "best").write_text("x")
+    assert "best" in train(recipe, out, still, "train.steps=5")
+    assert (out / "best").read_text() == good
+
+
+def write_table(folder: Path, *rows: str) -> None:
+    (folder / "train.tsv").write_text("\n".join(("text\tlabel", *rows)) + "\n")
+
+
+def test_other_classes_are_named_and_refused(tmp_path: Path) -> None:
+    recipe, out = tmp_path / "classes.toml", tmp_path / "run"
+    recipe.write_text(CLASSES.format(folder=tmp_path))
+    write_table(tmp_path, "meow\tcat", "woof\tdog")
+    train(recipe, out)
+    write_table(tmp_path, "bell\telk", "woof\tdog")
+    said = train(recipe, out, "train.steps=6", code=2)
+    assert 'the classes are ["cat","dog"] there and ["dog","elk"] here' in said.splitlines()[-1]
+    done = run_program("train", recipe, "--out", out, "--new-data", "--set", "train.steps=6")
+    assert done.returncode == 2, done.stderr
+    assert run_program("train", recipe, "--out", out, "--restart").returncode == 0
+
+
+def test_another_tokenizer_is_refused(recipe: Path, tmp_path: Path) -> None:
+    text, out = tmp_path / "text.txt", tmp_path / "run"
+    book = gzip.decompress((ROOT / "data/books/persuasion.txt.gz").read_bytes()).decode()
+    text.write_text(book[:40_000])
+    for i, sample in enumerate((book[:40_000], book[40_000:80_000])):
+        (tmp_path / f"{i}.txt").write_text(sample)
+        model = ("--vocabulary", "400", "-o", tmp_path / f"{i}.model")
+        done = run_program("data", "tokenizer", tmp_path / f"{i}.txt", *model)
+        assert done.returncode == 0, done.stderr
+    tokenizer = tmp_path / "tokenizer.model"
+    data = ("data.task=text", f"data.train={text}", f"data.valid={text}")
+    settings = (*data, f"data.tokenizer={tokenizer}", "train.steps=3")
+    tokenizer.write_bytes((tmp_path / "0.model").read_bytes())
+    train(recipe, out, *settings)
+    tokenizer.write_bytes((tmp_path / "1.model").read_bytes())
+    said = train(recipe, out, *settings, "train.steps=5", code=2)
+    assert "is of another run: " in said
+    assert "token" in said
+
+
+def test_other_training_data_are_refused_unless_meant(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    data = small_fasta(tmp_path, 20)
+    settings = (f"data.train={data}", "data.valid=data/proteins/test.fasta.gz")
+    train(recipe, out, *settings, "train.steps=3")
+    before = data.read_text()
+    data.write_text(before.replace("A", "C", 1))
+    said = train(recipe, out, *settings, "train.steps=5", code=2)
+    assert "the data of data.train are no longer those of the run: 20 samples" in said
+    assert "--new-data" in said
+    command = ("train", recipe, "--out", out, "--new-data")
+    flags = [flag for s in (*settings, "train.steps=5") for flag in ("--set", s)]
+    done = run_program(*command, *flags)
+    assert done.returncode == 0, done.stderr
+    changes = json.loads((checkpoint(out) / "trainer.json").read_text())["changes"]
+    assert [(c["step"], c["key"]) for c in changes] == [(3, "data.train")]
+    train(recipe, out, *settings, "train.steps=6")  # now they are the run's own
+    data.write_text(before)
+    train(recipe, out, *settings, "train.steps=7", code=2)
+
+
+def test_a_rate_and_a_batch_size_change_when_told_so(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=5")
+    said = train(recipe, out, "train.steps=8", "optimizer.rate=0.5", code=2)
+    assert "optimizer.rate is 0.001 there and 0.5 here" in said
+    assert "--change optimizer.rate=0.5" in said
+    flags = ("--change", "optimizer.rate=0.5", "--change", "train.batch=3")
+    command = ("train", recipe, "--out", out, *flags)
+    done = run_program(*command, "--set", "train.steps=8")
+    assert done.returncode == 0, done.stderr
+    assert "after step 5 optimizer.rate is 0.5, no longer 0.001" in done.stderr
+    rates = [r["rate"] for r in metrics(out) if "rate" in r]
+    assert rates == [0.001] * 5 + [0.5] * 3
+    state = json.loads((checkpoint(out) / "trainer.json").read_text())
+    assert state["position"] == 5 * 2 + 3 * 3
+    assert state["changes"] == [
+        {"step": 5, "key": "train.batch", "before": 2, "after": 3},
+        {"step": 5, "key": "optimizer.rate", "before": 0.001, "after": 0.5},
+    ]
+    assert [r["key"] for r in metrics(out) if r.get("event") == "change"] == [
+        "train.batch",
+        "optimizer.rate",
+    ]
+    config = json.loads((checkpoint(out) / "config.json").read_text())
+    assert config["optimizer"]["rate"] == 0.5
+    train(recipe, out, "train.steps=9", code=2)
+    done = run_program(*command, "--set", "train.steps=9")  # the same command goes on
+    assert done.returncode == 0, done.stderr
+    assert "no longer" not in done.stderr
+    for key in ("model.layers=3", "data.length=16", "seed=4"):
+        refused = run_program("train", recipe, "--out", out, "--change", key)
+        assert refused.returncode == 2, refused.stderr
+        assert "cannot go on with another one" in refused.stderr
+
+
+def test_a_changed_batch_takes_up_the_rows_where_they_were_left(
+    recipe: Path, tmp_path: Path
+) -> None:
+    # Three rows at once from row 10 on, killed at any step, as without the kill.
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    for out in (straight, broken):
+        train(recipe, out, "train.steps=5")
+    command = ("train", recipe, "--set", "train.steps=12", "--change", "train.batch=3")
+    assert run_program(*command, "--out", straight).returncode == 0
+    kill_when(recipe, broken, "train.steps=12", after_steps=8, flags=("--change", "train.batch=3"))
+    assert run_program(*command, "--out", broken).returncode == 0
+    assert digests(checkpoint(straight)) == digests(checkpoint(broken))
+    assert metrics(straight) == metrics(broken)
+
+
+def test_the_clock_of_a_run_goes_on_when_it_is_resumed(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=6")
+    train(recipe, out, "train.steps=12")
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    seconds = [line["seconds"] for line in lines if "rate" in line]
+    assert len(seconds) == 12
+    assert seconds == sorted(seconds)
+
+
+def test_a_damaged_metrics_line_is_told_and_costs_no_other(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=6", "train.valid_every=0")
+    file = out / "metrics.jsonl"
+    lines = file.read_text().splitlines(keepends=True)
+    number = next(i for i, line in enumerate(lines) if '"step":3' in line)
+    lines[number] = lines[number].replace('"step":3', '"step":8')
+    file.write_text("".join(lines))
+    said = train(recipe, out, "train.steps=7", "train.valid_every=0")
+    assert f"{file}:{number + 1}: damaged" in said
+    assert [r["step"] for r in metrics(out) if "loss" in r] == [1, 2, 8, 4, 5, 6, 7]
+
+
+def test_pipes_among_the_files_of_a_run_are_named_and_not_waited_for(
+    recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=4")
+    (out / "best").unlink()
+    os.mkfifo(out / "best")
+    assert "best: not a file" in run_program("eval", out, "--split", "valid").stderr
+    assert "best: not a file; it is written anew" in train(recipe, out, "train.steps=5")
+    (out / "metrics.jsonl").unlink()
+    os.mkfifo(out / "metrics.jsonl")
+    said = train(recipe, out, "train.steps=6", code=5)
+    assert "metrics.jsonl: a pipe" in said
+    assert said.count("\n") == 2  # and where it would have gone on from
