@@ -12,6 +12,10 @@ find_library(SENTENCEPIECE_TRAIN sentencepiece_train REQUIRED)
 
 add_library(performer_dependencies INTERFACE)
 target_include_directories(performer_dependencies SYSTEM INTERFACE
-  ${CLI11_INCLUDE} ${TOMLPLUSPLUS_INCLUDE} ${NLOHMANN_INCLUDE} ${SENTENCEPIECE_INCLUDE})
-target_link_libraries(performer_dependencies INTERFACE
-  ZLIB::ZLIB PNG::PNG OpenSSL::Crypto ${SENTENCEPIECE} ${SENTENCEPIECE_TRAIN})
+  ${CLI11_INCLUDE} ${TOMLPLUSPLUS_INCLUDE} ${NLOHMANN_INCLUDE})
+target_link_libraries(performer_dependencies INTERFACE ZLIB::ZLIB PNG::PNG OpenSSL::Crypto)
+
+# Never loaded beside torch: performer-pieces alone links it.
+add_library(performer_sentencepiece INTERFACE)
+target_include_directories(performer_sentencepiece SYSTEM INTERFACE ${SENTENCEPIECE_INCLUDE})
+target_link_libraries(performer_sentencepiece INTERFACE ${SENTENCEPIECE} ${SENTENCEPIECE_TRAIN})

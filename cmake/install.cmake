@@ -24,6 +24,9 @@ if(TARGET performer_program)
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TORCH_INSTALL_PREFIX}/lib")
   install(TARGETS performer_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
+if(TARGET performer_pieces)   # beside the library, which looks for it there
+  install(TARGETS performer_pieces RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/performer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
 install(EXPORT performer NAMESPACE performer:: FILE performerTargets.cmake DESTINATION ${package_dir})

@@ -66,5 +66,13 @@ def load() -> Build:
     build = read_build(library)
     check_torch(build.torch, str(torch.__version__))
     load_library: Callable[[str], None] = torch.ops.load_library
-    load_library(str(library))
+    try:
+        load_library(str(library))
+    except OSError as error:
+        # The same version with another ABI: a build of one's own, or a damaged library.
+        reason = str(error.__cause__ or error).partition("\n")[0]  # torch wraps the loader's words
+        raise ImportError(
+            f"performer: {library}, built for torch {build.torch}, cannot be loaded beside torch "
+            f"{torch.__version__} of this environment: {reason}; rebuild with {REBUILD}"
+        ) from error
     return build

@@ -1,5 +1,6 @@
 """The installed CMake package serves a project outside the tree."""
 
+import shutil
 import sys
 from pathlib import Path
 
@@ -58,6 +59,28 @@ def test_without_torch_the_package_says_how_to_name_it(prefix: Path, consumer: P
     assert str(torch.__version__) in text
 
 
+def test_another_torch_is_refused_before_anything_is_linked(prefix: Path, consumer: Path) -> None:
+    (config,) = prefix.rglob("performerConfig.cmake")
+    config.write_text(config.read_text().replace(str(torch.__version__), "1.0.0"))
+    paths = f"-DCMAKE_PREFIX_PATH={prefix};{torch.utils.cmake_prefix_path}"
+    text = run("cmake", "-G", "Ninja", "-B", "out", paths, ".", cwd=consumer, fails=True)
+    words = " ".join(text.split())
+    assert f"performer was built for torch 1.0.0, found torch {torch.__version__}" in words
+
+
 def test_the_build_record_names_the_torch_of_this_environment() -> None:
     record = (ROOT / "build" / "performer_build.json").read_text()
     assert f'"torch": "{torch.__version__}"' in record, sys.executable
+
+
+def test_the_installed_program_has_its_tokenizer_and_says_when_it_is_gone(
+    prefix: Path, tmp_path: Path
+) -> None:
+    shutil.copy(ROOT / "data" / "books" / "persuasion.txt.gz", tmp_path / "text")
+    tokenizer = [prefix / "bin" / "performer", "data", "tokenizer", "text", "--vocabulary", "600"]
+    run(*tokenizer, "-o", "a.model", cwd=tmp_path)
+    (prefix / "lib" / "performer-pieces").unlink()
+    text = run(*tokenizer, "-o", "b.model", cwd=tmp_path, fails=True)
+    (line,) = text.splitlines()
+    assert f"{prefix}/lib/performer-pieces: cannot be started: No such file" in line
+    assert "libsentencepiece0" in line

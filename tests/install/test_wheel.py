@@ -81,6 +81,15 @@ def test_the_version_is_the_projects(wheel: Path, target: Path, tmp_path: Path) 
     assert f"project(performer VERSION {output.strip()} " in (ROOT / "CMakeLists.txt").read_text()
 
 
+def test_the_metadata_asks_for_the_torch_that_the_import_accepts(target: Path) -> None:
+    record = json.loads((target / "performer" / "performer_build.json").read_text())
+    (info,) = target.glob("performer-*.dist-info")
+    lines = (info / "METADATA").read_text().splitlines()
+    assert [line for line in lines if line.startswith("Requires-Dist:")] == [
+        f"Requires-Dist: torch=={record['torch']}"
+    ]
+
+
 def test_another_torch_is_refused_in_one_line(target: Path, tmp_path: Path) -> None:
     record = target / "performer" / "performer_build.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), "torch": "1.0.0"}))

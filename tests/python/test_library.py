@@ -3,11 +3,13 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 import torch
+from packaging.specifiers import SpecifierSet
 
 import performer
 from performer import _library
@@ -44,24 +46,69 @@ def test_another_torch_is_refused(built, running):
     assert "\n" not in text
 
 
+@pytest.mark.parametrize(
+    "built", ["2.13.0", "2.13.0+cpu", "2.13.0+cu130", "2.14.0.dev20260901+cpu"]
+)
+@pytest.mark.parametrize(
+    "running", ["2.13.0", "2.13.0+cpu", "2.13.1+cpu", "2.14.0.dev20260901+cpu"]
+)
+def test_the_import_accepts_what_the_wheels_metadata_asks_for(built, running):
+    try:
+        _library.check_torch(built, running)
+        accepted = True
+    except ImportError:
+        accepted = False
+    # scripts/wheel_metadata.py: torch== the version of the build.
+    assert SpecifierSet(f"=={built}", prereleases=True).contains(running) == accepted
+
+
+def test_a_library_that_the_loader_refuses_is_one_line(tmp_path):
+    library = tmp_path / "libperformer.so"
+    library.write_text("not a library")
+    record = {"version": "9", "torch": str(torch.__version__)}
+    (tmp_path / "performer_build.json").write_text(json.dumps(record))
+    last = failed_import(library)
+    assert last.startswith(
+        f"ImportError: performer: {library}, built for torch {torch.__version__}"
+    )
+    assert "rebuild with" in last
+
+
+def test_a_symbol_that_torch_lacks_is_one_line(tmp_path):
+    if shutil.which("g++") is None:
+        pytest.skip("g++ is not installed")
+    (tmp_path / "part.cpp").write_text(
+        "extern int absent_in_torch(); int used = absent_in_torch();"
+    )
+    library = tmp_path / "libperformer.so"
+    subprocess.run(
+        ["g++", "-shared", "-fPIC", tmp_path / "part.cpp", "-o", library, "-Wl,-z,now"], check=True
+    )
+    record = {"version": "9", "torch": str(torch.__version__)}
+    (tmp_path / "performer_build.json").write_text(json.dumps(record))
+    assert "undefined symbol" in failed_import(library)
+
+
+def failed_import(library):
+    """The last line of standard error of an import that takes `library`."""
+    package = os.path.dirname(os.path.dirname(performer.__file__))
+    result = subprocess.run(
+        [sys.executable, "-c", "import performer"],
+        env=os.environ | {"PERFORMER_LIBRARY": str(library), "PYTHONPATH": package},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    return result.stderr.strip().splitlines()[-1]
+
+
 def test_import_fails_with_one_line_before_the_library_is_loaded(tmp_path):
     """The file beside the sidecar is no library: loading it would be another error."""
     library = tmp_path / "libperformer.so"
     library.write_text("not a library")
     (tmp_path / "performer_build.json").write_text(json.dumps({"version": "9", "torch": "1.0"}))
-    result = subprocess.run(
-        [sys.executable, "-c", "import performer"],
-        env=os.environ
-        | {
-            "PERFORMER_LIBRARY": str(library),
-            "PYTHONPATH": os.path.dirname(os.path.dirname(performer.__file__)),
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    last = result.stderr.strip().splitlines()[-1]
-    assert last.startswith(
+    assert failed_import(library).startswith(
         f"ImportError: performer: built for torch 1.0, found torch {torch.__version__}; "
     )
 
