@@ -50,6 +50,7 @@ def _advance_draw(
     layer: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Projection, draw and calls after one more call; new tensors, as a pure operator must give."""
+    _check(projection, draw, calls, interval)
     if _recomputing():
         return projection.clone(), draw.clone(), calls.clone()
     count = int(calls.item())
@@ -65,6 +66,22 @@ def _advance_draw(
     return projection, draw, calls + 1
 
 
+def _check(projection: Tensor, draw: Tensor, calls: Tensor, interval: int) -> None:
+    if projection.dim() not in (2, 3):
+        raise ValueError(
+            "advance_draw: projection must be [features, dim] or [heads, features, dim], "
+            f"got {list(projection.shape)}"
+        )
+    for name, counter in (("draw", draw), ("calls", calls)):
+        if counter.dtype != torch.int64 or counter.numel() != 1:
+            raise ValueError(
+                f"advance_draw: {name} must be one int64 number, "
+                f"got {counter.dtype} {list(counter.shape)}"
+            )
+    if interval < 1:
+        raise ValueError(f"advance_draw: interval must be positive, got {interval}")
+
+
 @_advance_draw.register_fake
 def _(
     projection: Tensor,
@@ -76,4 +93,5 @@ def _(
     seed: int,
     layer: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    _check(projection, draw, calls, interval)
     return torch.empty_like(projection), torch.empty_like(draw), torch.empty_like(calls)

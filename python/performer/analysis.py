@@ -151,12 +151,24 @@ class ApproximationQuality(NamedTuple):
         )
         return text
 
+    def __repr__(self) -> str:
+        """The range over the heads; print() shows every head."""
+        ranges = (f"{name}={_range(values)}" for name, values in self._asdict().items())
+        return f"ApproximationQuality(heads={self.error.numel()}, {', '.join(ranges)})"
+
     def __str__(self) -> str:
         names = ("head", "|x+y|^2", "predicted", "effective", "error", "averaging", "suggested M")
         lines = ["  ".join(f"{name:>11}" for name in names)]
         for head, values in enumerate(zip(*(field.tolist() for field in self), strict=True)):
             lines.append("  ".join([f"{head:>11}", *(f"{value:>11.4g}" for value in values)]))
         return "\n".join([*lines, self.verdict])
+
+
+def _range(values: Tensor) -> str:
+    if values.numel() == 0:
+        return "none"
+    least, most = (f"{value.item():.4g}" for value in (values.min(), values.max()))
+    return least if least == most else f"{least}...{most}"
 
 
 def approximation_quality(

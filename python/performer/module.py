@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import torch
 from torch import Tensor, nn
 
+from performer._masks import Sizes, both, read_key_masks, read_multihead_mask
+from performer._module_checks import CallOptions, check_call, check_input, check_sizes
+from performer._multihead import MultiheadNames, refuse_what_has_no_counterpart
+from performer._precision import KeepsProjection
 from performer._redraw import advance
+from performer.analysis import attention_map
 from performer.attention import FeatureMap, favor_attention, favor_step
 from performer.projection import draw_projection
 from performer.state import FavorState
 
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
-class FavorAttention(nn.Module):
+
+class FavorAttention(MultiheadNames, KeepsProjection):
     """Multi-head FAVOR+ attention with its own random projection, [B, L, E] -> [B, L, E].
 
     Args:
-        embed_dim: E, a multiple of num_heads.
+        embed_dim: E, a multiple of num_heads unless head_dim is given.
         num_heads: H; num_kv_heads: Hkv divides H, None is H.
         num_features: M, rows of the projection; None for none (generalised maps f(x)).
         causal, feature_map, scale, eps, renormalize: as in performer.favor_attention.
         kind, norm, seed, layer: as in performer.draw_projection; give each layer its number.
         redraw_interval: a new projection every so many forward calls in train(); None: never.
         shared_projection: one projection for all heads instead of one per key head.
+        bias, out_bias: of the linear maps; out_bias None is bias.
+        batch_first: False takes and returns [L, B, E], as nn.MultiheadAttention does by default.
+        rotary: turns queries and keys by their positions (10000^(-2i/D), pairs (2i, 2i + 1)), as
+            the models of `performer train` do; the head width must be even.
+        head_dim: width of a head; None is embed_dim / num_heads.
+        kdim, vdim: widths of key and value; None is embed_dim.
+        dropout, add_bias_kv, add_zero_attn: names of nn.MultiheadAttention without a counterpart;
+            0 and False alone are accepted.
 
     The projection, the number of the draw and the calls counted for the schedule are buffers and
     go with the state dict. The projection stays float32 under .half() and .bfloat16(). A draw is a
@@ -36,11 +51,16 @@ class FavorAttention(nn.Module):
     also runs under torch.compile(fullgraph=True), but not inside a checkpoint that is itself
     compiled; there leave redraw_interval=None and call redraw() between steps.
 
+    load_state_dict also takes the entries of nn.MultiheadAttention (in_proj_weight, in_proj_bias,
+    q_proj_weight, ...). from_multihead makes a layer out of one; MultiheadAttention is this layer
+    with the other's arguments in the other's order.
+
     Example:
         >>> layer = performer.FavorAttention(embed_dim=512, num_heads=8, causal=True)
         >>> y = layer(x)                                        # [B, L, 512]
         >>> y, state = layer(x, return_state=True)
         >>> y_next, state = layer.step(x_next, state)           # [B, 1, 512]
+        >>> encoder_layer.self_attn = FavorAttention.from_multihead(encoder_layer.self_attn)
     """
 
     projection: Tensor | None  # [Hkv, M, D] or [M, D]
@@ -67,23 +87,42 @@ class FavorAttention(nn.Module):
         renormalize: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        *,
+        batch_first: bool = True,
+        rotary: bool = False,
+        out_bias: bool | None = None,
+        head_dim: int | None = None,
+        kdim: int | None = None,
+        vdim: int | None = None,
+        dropout: float = 0.0,
+        add_bias_kv: bool = False,
+        add_zero_attn: bool = False,
     ) -> None:
         super().__init__()
+        refuse_what_has_no_counterpart(dropout, add_bias_kv, add_zero_attn)
         kv_heads = num_heads if num_kv_heads is None else num_kv_heads
-        _check_sizes(embed_dim, num_heads, kv_heads, redraw_interval)
+        check_sizes(embed_dim, (num_heads, kv_heads, head_dim), num_features, redraw_interval)
         self.embed_dim, self.num_heads, self.num_kv_heads = embed_dim, num_heads, kv_heads
-        self.head_dim = embed_dim // num_heads
+        self.head_dim = embed_dim // num_heads if head_dim is None else head_dim
+        if rotary and self.head_dim % 2:
+            raise ValueError(
+                f"FavorAttention: rotary needs an even head width, got {self.head_dim}"
+            )
+        self.kdim = embed_dim if kdim is None else kdim
+        self.vdim = embed_dim if vdim is None else vdim
+        self.batch_first, self.rotary, self.dropout = batch_first, rotary, 0.0
         self.num_features, self.kind, self.norm = num_features, kind, norm
         self.causal, self.feature_map = causal, feature_map
         self.scale, self.eps, self.renormalize = scale, eps, renormalize
         self.seed, self.layer = seed, layer
         self.redraw_interval, self.shared_projection = redraw_interval, shared_projection
 
-        kv_dim = kv_heads * self.head_dim
-        self.q_proj = nn.Linear(embed_dim, embed_dim, bias, device, dtype)
-        self.k_proj = nn.Linear(embed_dim, kv_dim, bias, device, dtype)
-        self.v_proj = nn.Linear(embed_dim, kv_dim, bias, device, dtype)
-        self.out_proj = nn.Linear(embed_dim, embed_dim, bias, device, dtype)
+        q_dim, kv_dim = num_heads * self.head_dim, kv_heads * self.head_dim
+        self.q_proj = nn.Linear(embed_dim, q_dim, bias, device, dtype)
+        self.k_proj = nn.Linear(self.kdim, kv_dim, bias, device, dtype)
+        self.v_proj = nn.Linear(self.vdim, kv_dim, bias, device, dtype)
+        out_bias = bias if out_bias is None else out_bias
+        self.out_proj = nn.Linear(q_dim, embed_dim, out_bias, device, dtype)
         projection = self._draw(0)
         self.register_buffer(
             "projection", None if projection is None else projection.to(self.q_proj.weight.device)
@@ -99,10 +138,9 @@ class FavorAttention(nn.Module):
         key: Tensor | None = None,
         value: Tensor | None = None,
         *,
-        key_mask: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        initial_state: FavorState | None = None,
+        need_weights: None = None,
         return_state: Literal[False] = False,
+        **options: Unpack[CallOptions],
     ) -> Tensor: ...
 
     @overload
@@ -112,11 +150,22 @@ class FavorAttention(nn.Module):
         key: Tensor | None = None,
         value: Tensor | None = None,
         *,
-        key_mask: Tensor | None = None,
-        key_padding_mask: Tensor | None = None,
-        initial_state: FavorState | None = None,
+        need_weights: None = None,
         return_state: Literal[True],
+        **options: Unpack[CallOptions],
     ) -> tuple[Tensor, FavorState]: ...
+
+    @overload
+    def forward(
+        self,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        *,
+        need_weights: bool,
+        average_attn_weights: bool = True,
+        **options: Unpack[CallOptions],
+    ) -> tuple[Tensor, Tensor | None]: ...
 
     def forward(
         self,
@@ -126,32 +175,61 @@ class FavorAttention(nn.Module):
         *,
         key_mask: Tensor | None = None,
         key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        is_causal: bool = False,
+        position: int | None = None,
         initial_state: FavorState | None = None,
+        need_weights: bool | None = None,
+        average_attn_weights: bool = True,
         return_state: bool = False,
-    ) -> Tensor | tuple[Tensor, FavorState]:
+    ) -> Tensor | tuple[Tensor, FavorState] | tuple[Tensor, Tensor | None]:
         """query [B, Lq, E], key [B, Lk, E] (None: query), value [B, Lk, E] (None: key).
 
         key_mask: bool [B, Lk], True is a real key. key_padding_mask: the opposite, True is
-        padding, as in nn.MultiheadAttention. Returns [B, Lq, E], and with return_state the state.
+            padding, as in nn.MultiheadAttention; or floating with 0 and -inf.
+        attn_mask: [Lq, Lk] or [B H, Lq, Lk], bool (True: may not attend) or added to the logits;
+            causal ones, padding and both together are read by value, others refused.
+        is_causal: this call is causal; attn_mask, if given too, is taken for the causal one.
+        position: of the first token, for rotary; None is 0, or an error beside initial_state.
+        need_weights: None returns the output alone; False (output, None) and True (output,
+            weights) as nn.MultiheadAttention. The weights are those of the estimate, [B, Lq, Lk],
+            or [B, H, Lq, Lk] without average_attn_weights: quadratic, for looking at.
+
+        Returns [B, Lq, E], and with return_state the state.
         """
+        check_call(need_weights, return_state, initial_state)
         if self.training and self.redraw_interval is not None and self.projection is not None:
             advance(self)
         key = query if key is None else key
         value = key if value is None else value
+        q, k, v = self._heads(query, key, value, self._position(position, initial_state))
+        sizes = Sizes(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
+        masks = read_multihead_mask(attn_mask, is_causal, sizes)
+        options: dict[str, Any] = {
+            **self._options(),
+            "causal": self.causal or masks.causal,
+            "key_mask": both(read_key_masks(key_mask, key_padding_mask), masks.key_mask),
+            "key_bias": masks.key_bias,
+        }
         out, state = favor_attention(
-            *self._heads(query, key, value),
+            q,
+            k,
+            v,
             self.projection,
             self.feature_map,
-            causal=self.causal,
-            scale=self.scale,
-            eps=self.eps,
-            renormalize=self.renormalize,
-            key_mask=_key_mask(key_mask, key_padding_mask),
             initial_state=initial_state,
             return_state=True,
+            **options,
         )
         out = self._merge(out)
-        return (out, state) if return_state else out
+        if return_state:
+            return out, state
+        if need_weights is None:
+            return out
+        if not need_weights:
+            return out, None
+        weights = attention_map(q, k, self.projection, feature_map=self.feature_map, **options)
+        return out, weights.mean(1) if average_attn_weights else weights
 
     def _check_options(self) -> None:
         """Refuses by the operator's own rules what no call could use: attention over nothing."""
@@ -164,26 +242,25 @@ class FavorAttention(nn.Module):
             self.projection,
             self.feature_map,
             causal=self.causal,
-            scale=self.scale,
-            eps=self.eps,
-            renormalize=self.renormalize,
+            **self._options(),
         )
 
-    def step(self, x: Tensor, state: FavorState | None = None) -> tuple[Tensor, FavorState]:
+    def step(
+        self, x: Tensor, state: FavorState | None = None, position: int | None = None
+    ) -> tuple[Tensor, FavorState]:
         """The next token x [B, 1, E] of a causal layer, after those in `state` (None: the first).
 
-        Returns [B, 1, E] and the next state. Never redraws.
+        position: how many tokens came before; rotary layers need it beside a state. Returns
+        [B, 1, E] and the next state. Never redraws.
         """
         if not self.causal:
             raise ValueError("FavorAttention.step: the layer must be causal, got causal=False")
         out, state = favor_step(
-            *self._heads(x, x, x),
+            *self._heads(x, x, x, self._position(position, state)),
             self.projection,
             state,
             self.feature_map,
-            scale=self.scale,
-            eps=self.eps,
-            renormalize=self.renormalize,
+            **self._options(),
         )
         return self._merge(out), state
 
@@ -211,7 +288,8 @@ class FavorAttention(nn.Module):
             f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, "
             f"num_features={self.num_features}, causal={self.causal}, "
             f"feature_map={self.feature_map!r}, kind={self.kind!r}, norm={self.norm!r}, "
-            f"num_kv_heads={self.num_kv_heads}, redraw_interval={self.redraw_interval}"
+            f"num_kv_heads={self.num_kv_heads}, redraw_interval={self.redraw_interval}, "
+            f"batch_first={self.batch_first}, rotary={self.rotary}"
         )
 
     def _draw(self, draw: int) -> Tensor | None:
@@ -228,62 +306,33 @@ class FavorAttention(nn.Module):
             draw=draw,
         )
 
-    def _heads(self, query: Tensor, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """[B, L, E] -> views [B, heads, L, D]."""
-        for name, tensor in (("query", query), ("key", key), ("value", value)):
-            if tensor.dim() != 3 or tensor.shape[-1] != self.embed_dim:
-                raise ValueError(
-                    f"FavorAttention: {name} must be [batch, length, {self.embed_dim}], "
-                    f"got {list(tensor.shape)}"
-                )
+    def _heads(
+        self, query: Tensor, key: Tensor, value: Tensor, position: int
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """[B, L, E] (or [L, B, E]) -> views [B, heads, L, D]."""
+        tensors = {"query": query, "key": key, "value": value}
+        check_input(tensors, (self.embed_dim, self.kdim, self.vdim), self.batch_first)
+        if not self.batch_first:
+            query, key, value = (tensor.transpose(0, 1) for tensor in (query, key, value))
         split = (-1, self.head_dim)
-        return (
-            self.q_proj(query).unflatten(-1, split).transpose(1, 2),
-            self.k_proj(key).unflatten(-1, split).transpose(1, 2),
-            self.v_proj(value).unflatten(-1, split).transpose(1, 2),
-        )
+        q = self.q_proj(query).unflatten(-1, split)
+        k = self.k_proj(key).unflatten(-1, split)
+        v = self.v_proj(value).unflatten(-1, split)
+        if self.rotary:
+            q, k = (torch.ops.performer.rotary(x, position) for x in (q, k))
+        return q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)
 
     def _merge(self, out: Tensor) -> Tensor:
-        """[B, H, L, D] -> [B, L, E]."""
+        """[B, H, L, D] -> [B, L, E] (or [L, B, E])."""
         merged: Tensor = self.out_proj(out.transpose(1, 2).flatten(2))
-        return merged
+        return merged if self.batch_first else merged.transpose(0, 1)
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> FavorAttention:
-        before = self.projection
-        apply: Callable[..., nn.Module] = super()._apply
-        apply(fn, recurse)
-        after = self.projection
-        if before is not None and after is not None and after.dtype.itemsize < 4:
-            self.projection = before.to(after.device)
-        return self
+    def _options(self) -> dict[str, Any]:
+        return {"scale": self.scale, "eps": self.eps, "renormalize": self.renormalize}
 
-
-def _check_sizes(embed_dim: int, heads: int, kv_heads: int, redraw_interval: int | None) -> None:
-    if heads < 1 or embed_dim < 1 or embed_dim % heads:
-        raise ValueError(
-            f"FavorAttention: embed_dim must be a multiple of num_heads, "
-            f"got {embed_dim} and {heads}"
-        )
-    if kv_heads < 1 or heads % kv_heads:
-        raise ValueError(
-            f"FavorAttention: num_kv_heads must divide num_heads, got {kv_heads} and {heads}"
-        )
-    if redraw_interval is not None and redraw_interval < 1:
-        raise ValueError(
-            f"FavorAttention: redraw_interval must be at least 1, got {redraw_interval}"
-        )
-
-
-def _key_mask(key_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
-    if key_padding_mask is None:
-        return key_mask
-    if key_mask is not None:
-        raise ValueError(
-            "FavorAttention: key_mask (True: a real key) and key_padding_mask (True: padding) "
-            "say the same thing, got both; pass one"
-        )
-    if key_padding_mask.dtype != torch.bool:
-        raise ValueError(
-            f"FavorAttention: key_padding_mask must be bool, got {key_padding_mask.dtype}"
-        )
-    return ~key_padding_mask
+    def _position(self, position: int | None, state: FavorState | None) -> int:
+        if position is None and self.rotary and state is not None:
+            raise ValueError(
+                "FavorAttention: rotary needs position=, how many tokens the state has read"
+            )
+        return 0 if position is None else position

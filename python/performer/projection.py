@@ -44,13 +44,30 @@ def draw_structured(
     return Projection(kind, dim, tuple(parts))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Projection:
     """W kept in O(M) (hadamard) or O(M log D) (givens) numbers, with a product in O(M log D)."""
 
     kind: str
     dim: int
     parts: tuple[Tensor, ...]  # row_scale [heads?, M], signs, and for givens order, cosine, sine
+
+    def __post_init__(self) -> None:
+        """The shapes are checked by each product, also of parts that changed since."""
+        expected = {"hadamard": 2, "givens": 5}.get(self.kind)
+        if expected is None:
+            raise ValueError(f"Projection: kind must be hadamard or givens, got {self.kind!r}")
+        if len(self.parts) != expected:
+            raise ValueError(
+                f"Projection: parts must be the {expected} tensors that draw_structured returns "
+                f"for {self.kind}, got {len(self.parts)}"
+            )
+
+    def __repr__(self) -> str:
+        return (
+            f"Projection({self.kind}, {list(self.shape)} from {self.numel:,} numbers, "
+            f"device={self.device})"
+        )
 
     @property
     def shape(self) -> torch.Size:

@@ -45,6 +45,11 @@ class FavorState(NamedTuple):
             None if self.fingerprint is None else self.fingerprint.to(device),
         )
 
+    def __repr__(self) -> str:
+        """Shapes, not numbers: a state of a few heads already has millions."""
+        parts = ", ".join(f"{name}={describe(x)}" for name, x in self.tensors().items())
+        return f"FavorState({parts}, device={self.kv.device}, {self.nbytes:,} bytes)"
+
     @property
     def nbytes(self) -> int:
         return sum(tensor.numel() * tensor.element_size() for tensor in self.tensors().values())
@@ -66,6 +71,11 @@ class FavorState(NamedTuple):
             torch.cat([state.log2_scale for state in states]),
             states[0].fingerprint,
         )
+
+
+def describe(tensor: Tensor) -> str:
+    """Shape and dtype, such as [2, 8, 256, 64] float32."""
+    return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
 def check_same_features(op: str, first: FavorState, second: FavorState) -> None:

@@ -69,8 +69,10 @@ def test_masks_have_opposite_polarity_and_exclude_each_other():
     torch.testing.assert_close(masked[1], layer(x, x[:, :4])[1])
     with pytest.raises(ValueError, match="got both"):
         layer(x, key_mask=~padding, key_padding_mask=padding)
-    with pytest.raises(ValueError, match="key_padding_mask must be bool, got torch.float32"):
+    with pytest.raises(ValueError, match="floating with 0 and -inf alone, got .*float32 with 1"):
         layer(x, key_padding_mask=padding.float())
+    with pytest.raises(ValueError, match="must be bool .*, got torch.int64"):
+        layer(x, key_padding_mask=padding.long())
 
 
 def test_cross_attention():

@@ -4,6 +4,7 @@ import argparse
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -28,6 +29,7 @@ The other packages are measured where this Python has them:
   pip install performer-pytorch
   pip install --no-build-isolation pytorch-fast-transformers
 """
+MOST_NUMBERS = 1 << 34  # of q: 64 GiB in fp32
 SCALING_LENGTH = 4096  # long enough to share out, short enough for one thread
 
 
@@ -38,11 +40,18 @@ class Parser(argparse.ArgumentParser):
         self.exit(2, f"performer: bench attention: {message}; see --help\n")
 
 
-def positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
+def whole(most: int) -> Callable[[str], int]:
+    """The type of options that take whole numbers from 1 to `most`."""
+
+    def number(text: str) -> int:
+        if not (text.isascii() and text.isdigit() and len(text) < 20 and 1 <= int(text) <= most):
+            raise argparse.ArgumentTypeError(f"must be a whole number from 1 to {most}, got {text}")
+        return int(text)
+
+    return number
+
+
+positive = whole(1 << 30)
 
 
 def parse(arguments: list[str]) -> argparse.Namespace:
@@ -83,9 +92,15 @@ def parse(arguments: list[str]) -> argparse.Namespace:
         metavar="NAME",
         help=f"of {', '.join(names)} (all)",
     )
-    add("--threads", type=positive, metavar="N", help="threads (all cores)")
+    add("--threads", type=whole(1024), metavar="N", help="threads (all cores)")
     add("--scaling", action="store_true", help="also ours on 1, 2, 4, … threads")
-    add("--rounds", type=positive, default=15, metavar="N", help="calls, the best counts (15)")
+    add(
+        "--rounds",
+        type=whole(1_000_000),
+        default=15,
+        metavar="N",
+        help="calls, the best counts (15)",
+    )
     add(
         "--budget",
         type=positive,
@@ -99,6 +114,9 @@ def parse(arguments: list[str]) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.features % 2:
         parser.error(f"argument --features: must be even, got {options.features}")
+    numbers = options.batch * options.heads * max(options.lengths) * options.dim
+    if numbers > MOST_NUMBERS:
+        parser.error(f"q would have {numbers} numbers, more than {MOST_NUMBERS}; take fewer")
     if options.out is not None and not options.out.absolute().parent.is_dir():
         parser.error(f"argument --out: no folder {options.out.parent}")
     return options

@@ -1,0 +1,148 @@
+"""Names and layouts of torch.nn.MultiheadAttention, as FavorAttention takes and shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+PARTS = ("q", "k", "v")
+
+
+class JoinedWeight(Tensor):
+    """in_proj_weight as torch.nn.TransformerEncoder asks for it in eval().
+
+    A type of its own, because torch's fused encoder, which would compute softmax attention from
+    the weights and pass this layer by, leaves tensors of other types alone.
+    """
+
+
+def joined(tensors: list[Tensor | None]) -> Tensor | None:
+    """Of queries, keys and values, one below the other; None where they have no common form."""
+    there = [tensor for tensor in tensors if tensor is not None]
+    if len(there) < len(PARTS) or len({tensor.shape[1:] for tensor in there}) > 1:
+        return None
+    return torch.cat(there)
+
+
+def refuse_what_has_no_counterpart(
+    dropout: float, add_bias_kv: bool = False, add_zero_attn: bool = False
+) -> None:
+    if dropout != 0:
+        raise ValueError(
+            f"FavorAttention: dropout must be 0, got {dropout}: FAVOR+ forms no attention weights "
+            f"that could be dropped; put nn.Dropout after the layer, or pass dropout=0.0"
+        )
+    for name, value in (("add_bias_kv", add_bias_kv), ("add_zero_attn", add_zero_attn)):
+        if value:
+            raise ValueError(
+                f"FavorAttention: {name} must be False, got {value}: the layer attends to the keys "
+                f"it is given and adds none of its own"
+            )
+
+
+def _take_names(layer: MultiheadNames, state: dict[str, Any], prefix: str) -> None:
+    """Renames, in place, the entries of a state dict of nn.MultiheadAttention to the layer's.
+
+    Such a dict has no projection: the layer keeps its own, with the number of its draw.
+    """
+    found = False
+    for name in ("weight", "bias"):
+        whole = state.pop(f"{prefix}in_proj_{name}", None)
+        if whole is not None:
+            found = True
+            rows = _split(layer, f"{prefix}in_proj_{name}", whole)
+            for part, share in zip(PARTS, rows, strict=True):
+                state[f"{prefix}{part}_proj.{name}"] = share
+    for part in PARTS:
+        separate = state.pop(f"{prefix}{part}_proj_weight", None)
+        if separate is not None:
+            found = True
+            state[f"{prefix}{part}_proj.weight"] = separate
+    if found:
+        for name, buffer in layer.named_buffers(recurse=False):
+            state.setdefault(prefix + name, buffer)
+
+
+def _split(layer: MultiheadNames, name: str, whole: Tensor) -> tuple[Tensor, ...]:
+    rows = [linear.out_features for linear in (layer.q_proj, layer.k_proj, layer.v_proj)]
+    if whole.shape[0] != sum(rows):
+        raise RuntimeError(
+            f"FavorAttention: {name} must have {sum(rows)} rows ({rows} for queries, keys and "
+            f"values), got {list(whole.shape)}"
+        )
+    return whole.split(rows)
+
+
+class MultiheadNames(nn.Module):
+    """What nn.MultiheadAttention has and others ask for: its weights by name, in and out."""
+
+    q_proj: nn.Linear
+    k_proj: nn.Linear
+    v_proj: nn.Linear
+    # torch.nn.TransformerEncoderLayer would compute softmax attention from in_proj_weight if True.
+    _qkv_same_embed_dim = False
+
+    @classmethod
+    def from_multihead(
+        cls,
+        mha: nn.MultiheadAttention,
+        num_features: int | None = 256,
+        *,
+        dropout: float | None = None,
+        **options: Any,
+    ) -> Self:
+        """A layer with the weights, layout, device and mode of `mha`.
+
+        options: those of the constructor, such as causal, seed, and layer, the number that gives
+        each layer a projection of its own. A dropout of `mha` other than 0 is refused unless
+        dropout=0.0 says that it may go.
+
+        Example:
+            >>> for n, block in enumerate(encoder.layers):
+            ...     block.self_attn = FavorAttention.from_multihead(
+            ...         block.self_attn, layer=n, dropout=0.0
+            ...     )
+        """
+        layer = cls(num_features=num_features, **_options_of(mha, dropout), **options)
+        layer.load_state_dict(mha.state_dict())
+        layer.train(mha.training)
+        return layer
+
+    @property
+    def in_proj_weight(self) -> Tensor | None:
+        """[E + 2 Hkv D, E] as in nn.MultiheadAttention, a copy; None where kdim or vdim differ."""
+        weight = joined([part.weight for part in (self.q_proj, self.k_proj, self.v_proj)])
+        return None if weight is None else weight.as_subclass(JoinedWeight)
+
+    @property
+    def in_proj_bias(self) -> Tensor | None:
+        """[E + 2 Hkv D] as in nn.MultiheadAttention, a copy; None without biases."""
+        return joined([part.bias for part in (self.q_proj, self.k_proj, self.v_proj)])
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *arguments: Any
+    ) -> None:
+        _take_names(self, state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *arguments)
+
+
+def _options_of(mha: nn.MultiheadAttention, dropout: float | None) -> dict[str, Any]:
+    """Keyword arguments of FavorAttention for a layer of the shape of `mha`."""
+    return {
+        "embed_dim": mha.embed_dim,
+        "num_heads": mha.num_heads,
+        "kdim": mha.kdim,
+        "vdim": mha.vdim,
+        "bias": mha.in_proj_bias is not None,
+        "batch_first": mha.batch_first,
+        "dropout": mha.dropout if dropout is None else dropout,
+        "add_bias_kv": mha.bias_k is not None,
+        "add_zero_attn": mha.add_zero_attn,
+        "device": mha.out_proj.weight.device,
+        "dtype": mha.out_proj.weight.dtype,
+    }

@@ -1,0 +1,267 @@
+"""FavorAttention in the place of nn.MultiheadAttention: weights, layouts, masks, encoders."""
+
+import copy
+import inspect
+
+import pytest
+import torch
+from torch import nn
+
+import performer
+from performer import FavorAttention, MultiheadAttention
+
+LOWER = torch.ones(7, 7, dtype=torch.bool).tril()
+PADDING = torch.arange(7) >= torch.tensor([[7], [4]])  # [B, L], True is padding
+
+
+def additive(removed):
+    return torch.zeros(removed.shape).masked_fill(removed, -torch.inf)
+
+
+def exact_layer(**options):
+    return nn.MultiheadAttention(8, 2, **options)
+
+
+def test_arguments_are_those_of_torch_in_the_same_order():
+    theirs = list(inspect.signature(nn.MultiheadAttention.__init__).parameters.values())
+    ours = list(inspect.signature(MultiheadAttention.__init__).parameters.values())
+    for mine, other in zip(ours, theirs, strict=False):
+        assert (mine.name, mine.default) == (other.name, other.default)
+    theirs = list(inspect.signature(nn.MultiheadAttention.forward).parameters)
+    assert list(inspect.signature(MultiheadAttention.forward).parameters) == theirs
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("widths", [{}, {"kdim": 6, "vdim": 5}])
+@pytest.mark.parametrize("bias", [False, True])
+def test_takes_over_weights_and_layout(batch_first, widths, bias):
+    exact = exact_layer(batch_first=batch_first, bias=bias, **widths).eval()
+    for parameter in exact.parameters():
+        nn.init.normal_(parameter, std=0.3)
+    x = 0.5 * torch.randn((2, 7, 8) if batch_first else (7, 2, 8))
+    key = 0.5 * torch.randn(*x.shape[:2], widths.get("kdim", 8))
+    value = torch.randn(*x.shape[:2], widths.get("vdim", 8))
+    want, _ = exact(x, key, value, key_padding_mask=PADDING)
+    for kind in (FavorAttention, MultiheadAttention):
+        mine = kind.from_multihead(exact, 4096)
+        assert not mine.training and mine.batch_first == batch_first
+        out, weights = mine(x, key, value, key_padding_mask=PADDING, need_weights=False)
+        assert weights is None
+        assert (out - want).square().mean() < 0.01 * want.square().mean()
+
+
+def test_loads_the_state_dict_of_a_model_with_the_other_layer():
+    exact = nn.Sequential(nn.Linear(8, 8), exact_layer())
+    mine = nn.Sequential(nn.Linear(8, 8), MultiheadAttention(8, 2, num_features=6))
+    W = mine[1].projection.clone()
+    state = exact.state_dict()
+    names = set(state)
+    assert mine.load_state_dict(state).missing_keys == []
+    assert set(state) == names, "the caller's dict is not ours to change"
+    weight = exact[1].in_proj_weight
+    assert torch.equal(mine[1].q_proj.weight, weight[:8])
+    assert torch.equal(mine[1].k_proj.weight, weight[8:16])
+    assert torch.equal(mine[1].v_proj.weight, weight[16:])
+    assert torch.equal(mine[1].in_proj_weight.as_subclass(torch.Tensor), weight)
+    assert torch.equal(mine[1].in_proj_bias, exact[1].in_proj_bias)
+    assert torch.equal(mine[1].projection, W)
+
+
+def test_a_state_dict_that_does_not_fit_is_refused():
+    layer = FavorAttention(8, 2, 6)
+    with pytest.raises(RuntimeError, match="in_proj_weight must have 24 rows"):
+        layer.load_state_dict(nn.MultiheadAttention(12, 2).state_dict())
+    with pytest.raises(RuntimeError, match="Unexpected key.*bias_k"):
+        layer.load_state_dict(exact_layer(add_bias_kv=True).state_dict())
+    missing = {n: t for n, t in layer.state_dict().items() if n != "projection"}
+    with pytest.raises(RuntimeError, match="Missing key.*projection"):
+        layer.load_state_dict(missing)
+
+
+def test_starts_from_the_other_layers_distribution():
+    mine, exact = MultiheadAttention(256, 2), nn.MultiheadAttention(256, 2)
+    got, want = mine.in_proj_weight, exact.in_proj_weight
+    assert abs(got.abs().max() / want.abs().max() - 1) < 0.01
+    assert abs(got.std() / want.std() - 1) < 0.02
+    assert not mine.in_proj_bias.any() and not mine.out_proj.bias.any()
+
+
+@pytest.mark.parametrize("kind", [FavorAttention, MultiheadAttention])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dropout": 0.1}, "dropout must be 0, got 0.1"),
+        ({"add_bias_kv": True}, "add_bias_kv must be False"),
+        ({"add_zero_attn": True}, "add_zero_attn must be False"),
+        ({"rotary": True}, "rotary needs an even head width, got 5"),
+    ],
+)
+def test_what_has_no_counterpart_is_refused(kind, options, message):
+    with pytest.raises(ValueError, match=message) as error:
+        kind(10, 2, **options)
+    assert "\n" not in str(error.value)
+
+
+def test_dropout_of_another_layer_goes_only_when_told():
+    exact = exact_layer(dropout=0.1)
+    with pytest.raises(ValueError, match=r"dropout must be 0, got 0.1.*pass dropout=0.0"):
+        FavorAttention.from_multihead(exact)
+    assert FavorAttention.from_multihead(exact, dropout=0.0).dropout == 0
+
+
+def test_dropout_in_the_place_of_the_features_is_named():
+    with pytest.raises(TypeError, match="num_features must be a whole number, got 0.1"):
+        FavorAttention(8, 2, 0.1)
+
+
+def test_the_result_stays_a_tensor_unless_weights_are_named():
+    layer, x = FavorAttention(8, 2, 64, causal=True), torch.randn(2, 7, 8)
+    out = layer(x)
+    again, nothing = layer(x, need_weights=False)
+    assert torch.equal(out, again) and nothing is None
+    again, weights = layer(x, need_weights=True, average_attn_weights=False)
+    assert torch.equal(out, again) and weights.shape == (2, 2, 7, 7)
+    v = layer.v_proj(x).unflatten(-1, (2, 4)).transpose(1, 2)
+    torch.testing.assert_close(layer.out_proj((weights @ v).transpose(1, 2).flatten(2)), out)
+    torch.testing.assert_close(layer(x, need_weights=True)[1], weights.mean(1))
+    with pytest.raises(ValueError, match="leave need_weights out"):
+        layer(x, need_weights=False, return_state=True)
+    with pytest.raises(ValueError, match="got an initial_state"):
+        layer(x, need_weights=True, initial_state=layer(x, return_state=True)[1])
+
+
+def test_length_first_is_the_transpose_of_batch_first():
+    layer = FavorAttention(8, 2, 6, causal=True)
+    turned = FavorAttention(8, 2, 6, causal=True, batch_first=False)
+    turned.load_state_dict(layer.state_dict())
+    x = torch.randn(2, 7, 8)
+    out, state = layer(x, return_state=True)
+    got, got_state = turned(x.transpose(0, 1), return_state=True)
+    torch.testing.assert_close(got.transpose(0, 1), out)
+    step, _ = layer.step(x[:, :1], state)
+    torch.testing.assert_close(turned.step(x[:, :1].transpose(0, 1), got_state)[0][0], step[:, 0])
+    with pytest.raises(ValueError, match=r"query must be \[length, batch, 8\], got \[7, 8\]"):
+        turned(x[0])
+
+
+def test_a_sequence_without_batch():
+    layer, x = MultiheadAttention(8, 2, num_features=6), torch.randn(7, 8)
+    out, weights = layer(x, x, x, PADDING[1], True)
+    batch, batch_weights = layer(*(x[:, None],) * 3, PADDING[1:], True)
+    assert torch.equal(out, batch[:, 0]) and torch.equal(weights, batch_weights[0])
+
+
+MASKS = {
+    "bool causal": {"attn_mask": ~LOWER},
+    "additive causal": {"attn_mask": additive(~LOWER)},
+    "per head causal": {"attn_mask": (~LOWER).expand(4, 7, 7).contiguous()},
+    "causal by word": {"attn_mask": ~LOWER, "is_causal": True},
+}
+
+
+@pytest.mark.parametrize("mask", MASKS.values(), ids=MASKS.keys())
+def test_causal_masks_are_read(mask):
+    layer, x = FavorAttention(8, 2, 6), torch.randn(2, 7, 8)
+    causal = FavorAttention(8, 2, 6, causal=True)
+    causal.load_state_dict(layer.state_dict())
+    assert torch.equal(layer(x, **mask), causal(x))
+    assert torch.equal(causal(x, **mask), causal(x))
+    padded = {"key_padding_mask": PADDING}
+    assert torch.equal(layer(x, **mask, **padded), causal(x, **padded))
+
+
+@pytest.mark.parametrize("padding", [PADDING, additive(PADDING)], ids=["bool", "additive"])
+def test_padding_inside_attn_mask_is_read(padding):
+    layer, x = FavorAttention(8, 2, 6), torch.randn(2, 7, 8)
+    whole = padding[:, None, None].expand(2, 2, 7, 7).flatten(0, 1)
+    want = layer(x, key_mask=~PADDING)
+    assert torch.equal(layer(x, attn_mask=whole.contiguous()), want)
+    assert torch.equal(layer(x, key_padding_mask=padding), want)
+
+
+def test_masks_of_single_pairs_are_refused():
+    layer, x = FavorAttention(8, 2, 6), torch.randn(2, 7, 8)
+    window = LOWER & LOWER.T.roll(2, 1)
+    with pytest.raises(ValueError, match="attn_mask must be causal, or the same for every query"):
+        layer(x, attn_mask=window)
+    with pytest.raises(ValueError, match=r"attn_mask must broadcast to \[2, 2, 7, 7\]"):
+        layer(x, attn_mask=LOWER[:, :5])
+    with pytest.raises(ValueError, match="attn_mask must be bool or floating, got torch.int64"):
+        layer(x, attn_mask=LOWER.long())
+
+
+def encoder(layers=2, **options):
+    layer = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True, **options)
+    return nn.TransformerEncoder(layer, layers)
+
+
+def swapped(model, features=4096):
+    model = copy.deepcopy(model)
+    for n, block in enumerate(model.layers):
+        block.self_attn = FavorAttention.from_multihead(block.self_attn, features, layer=n)
+    return model
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("mode", ["train", "eval", "eval without gradients"])
+@pytest.mark.parametrize("masks", ["none", "padding", "causal"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoder_runs_with_the_layer_inside(mode, masks, norm_first):
+    """The encoder's fused path must not pass the layer by: fewer features change its output."""
+    model, x = encoder(norm_first=norm_first), torch.randn(2, 7, 8)
+    options = {
+        "none": {},
+        "padding": {"src_key_padding_mask": PADDING},
+        "causal": {"mask": nn.Transformer.generate_square_subsequent_mask(7)},
+    }[masks]
+    real = ~PADDING if masks == "padding" else torch.ones_like(PADDING)
+    fine, coarse = swapped(model), swapped(model, 4)
+    for one in (model, fine, coarse):
+        one.train(mode == "train")
+    with torch.set_grad_enabled(mode != "eval without gradients"):
+        want, got, rough = (one(x, **options) for one in (model, fine, coarse))
+    torch.testing.assert_close(got[real], want[real], rtol=0, atol=0.2)
+    assert (rough[real] - want[real]).abs().max() > 3 * (got[real] - want[real]).abs().max()
+    assert (got[real] - want[real]).abs().max() > 1e-5
+    if mode == "train":
+        got.sum().backward()
+        assert all(p.grad is not None for p in fine.parameters())
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_decoder_runs_with_the_layer_inside():
+    model = nn.TransformerDecoder(nn.TransformerDecoderLayer(8, 2, 16, 0.0, batch_first=True), 2)
+    target, memory = torch.randn(2, 7, 8), torch.randn(2, 5, 8)
+    options = {
+        "tgt_mask": nn.Transformer.generate_square_subsequent_mask(7),
+        "tgt_is_causal": True,
+        "memory_key_padding_mask": PADDING[:, 2:],
+    }
+    want = model.eval()(target, memory, **options)
+    for block in model.layers:
+        block.self_attn = FavorAttention.from_multihead(block.self_attn, 4096)
+        block.multihead_attn = FavorAttention.from_multihead(block.multihead_attn, 4096, layer=1)
+    torch.testing.assert_close(model(target, memory, **options), want, rtol=0, atol=0.2)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_refused_by_name():
+    layer = performer.FavorAttention(8, 2, 6)
+    nested = torch.nested.nested_tensor([torch.randn(3, 8), torch.randn(5, 8)])
+    with pytest.raises(ValueError, match="query must be .*, got a nested tensor"):
+        layer(nested)
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_an_encoder_layer_compiles_in_one_graph():
+    block = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    block.self_attn = FavorAttention.from_multihead(block.self_attn, 6)
+    x = torch.randn(2, 7, 8)
+    mask = nn.Transformer.generate_square_subsequent_mask(7)
+    compiled = torch.compile(block, fullgraph=True, backend="aot_eager")
+    for training in (True, False):
+        block.train(training)
+        options = {"src_mask": mask, "src_key_padding_mask": additive(PADDING), "is_causal": True}
+        torch.testing.assert_close(compiled(x, **options), block(x, **options))
+    with pytest.raises(Exception, match="pass is_causal=True"):
+        torch.compile(block.self_attn, fullgraph=True, backend="aot_eager")(x, attn_mask=mask)
