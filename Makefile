@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PYTHON := .venv/bin/python
 
-.PHONY: build configure demo attention test setup install format lint clean help
+.PHONY: build configure demo attention test attack setup install format lint clean help
 .DEFAULT_GOAL := build
 
 configure: setup
@@ -23,6 +23,9 @@ attention: configure ## FAVOR+ against exact attention: time, memory, error, a p
 
 test: ## set up, build and run every check and test, as CI does
 	@scripts/test.sh
+
+attack: build ## the long form of the attacks: kills, damage, hostile files, random calls, fuzzing (hours)
+	@scripts/attack.sh
 
 setup: ## install what is missing: system packages, .venv
 	@scripts/setup.sh

@@ -89,6 +89,7 @@ else
   printf '%-18s SKIPPED: no nvcc on PATH, the CUDA kernels were not compiled\n' nvcc
 fi
 need build build_preset build release
+step symbols python3 scripts/check_symbols.py build
 step tests-cpp run_ctest tests-cpp release --parallel "$jobs"
 step tests-python run_pytest tests-python tests/python
 step tests-cli run_pytest tests-cli tests/cli

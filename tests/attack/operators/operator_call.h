@@ -1,0 +1,39 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/core/stack.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tests/attack/operators/draw.h"
+#include "tests/support/op_cases.h"
+
+namespace performer::testing {
+
+/// A call of a registered operator, its arguments in the schema's order.
+struct OperatorCall {
+  c10::OperatorHandle op;
+  torch::jit::Stack arguments;
+  std::optional<OpCase> problem;  // of favor_attention: what the definition is asked
+
+  const std::string& name() const { return op.schema().name(); }
+  std::vector<at::IValue> run() const {
+    torch::jit::Stack stack = arguments;
+    op.callBoxed(&stack);
+    return stack;
+  }
+};
+
+/// All operators of this library, by name.
+std::vector<c10::OperatorHandle> registered_operators();
+
+/// A call that the operator must accept. Throws for an operator that it does not know.
+OperatorCall valid_call(const c10::OperatorHandle& op, Draw& draw);
+
+/// Changes one argument within its type: another shape, dtype, layout, device or value, nothing at
+/// all, an unknown word, a number beyond all bounds. Returns what was done, for messages.
+std::string mutate(OperatorCall& call, Draw& draw);
+
+}  // namespace performer::testing

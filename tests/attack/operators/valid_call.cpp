@@ -1,0 +1,275 @@
+#include <ATen/ATen.h>
+
+#include <functional>
+#include <map>
+
+#include "performer/ops/favor_call.h"
+#include "performer/ops/favor_schema.h"
+#include "performer/ops/projection.h"
+#include "performer/ops/projection_structured.h"
+#include "tests/attack/operators/operator_call.h"
+
+namespace performer::testing {
+namespace {
+
+using at::IValue;
+using Values = std::map<std::string, IValue>;
+
+IValue maybe(const Tensor& t) { return t.defined() ? IValue(t) : IValue(); }
+template <class T>
+IValue maybe(const std::optional<T>& value) {
+  return value ? IValue(*value) : IValue();
+}
+
+/// A problem of the shared list in other, small sizes.
+OpCase small_case(Draw& draw) {
+  static const std::vector<OpCase> cases = [] {
+    auto all = op_cases();
+    for (auto& c : gradient_cases()) all.push_back(c);
+    return all;
+  }();
+  OpCase c = draw.of(cases);
+  c.length = draw.one_in(8) ? draw.between(0, 2) : draw.between(1, 80);
+  if (c.key_length >= 0) c.key_length = draw.between(0, 70);
+  const bool own_width = c.features == 0;  // f(x): as many features as dims
+  c.dim = draw.between(1, 40);
+  if (!own_width) c.features = draw.between(1, 40);
+  if (c.value_dim >= 0) c.value_dim = draw.between(1, 40);
+  if (!c.packed) c.batch = draw.between(1, 3);
+  return c;
+}
+
+Values favor_values(const Inputs& in) {
+  const FavorArgs a = favor_args(in.q, in.k, in.v, in.W, in.options);
+  return {{"q", a.q},
+          {"k", a.k},
+          {"v", a.v},
+          {"projection", maybe(a.projection)},
+          {"feature_map", a.feature_map},
+          {"causal", a.causal},
+          {"scale", maybe(a.scale)},
+          {"eps", maybe(a.eps)},
+          {"renormalize", a.renormalize},
+          {"key_mask", maybe(a.key_mask)},
+          {"cu_seqlens_q", maybe(a.cu_seqlens_q)},
+          {"cu_seqlens_k", maybe(a.cu_seqlens_k)},
+          {"projection_k", maybe(a.projection_k)},
+          {"bias_q", maybe(a.bias_q)},
+          {"bias_k", maybe(a.bias_k)},
+          {"key_bias", maybe(a.key_bias)},
+          {"state_kv", maybe(a.state_kv)},
+          {"state_normalizer", maybe(a.state_normalizer)},
+          {"state_log2_scale", maybe(a.state_log2_scale)}};
+}
+
+/// The values in the schema's order; None for what an optional argument is not given.
+OperatorCall assemble(const c10::OperatorHandle& op, const Values& values) {
+  OperatorCall call{op, {}, {}};
+  for (const auto& argument : op.schema().arguments()) {
+    const auto found = values.find(argument.name());
+    if (found != values.end()) {
+      call.arguments.push_back(found->second);
+    } else {
+      const bool optional = argument.type()->kind() == c10::TypeKind::OptionalType;
+      TORCH_CHECK(optional || argument.default_value(), "no value for ", argument.name(), " of ",
+                  op.schema().name());
+      call.arguments.push_back(argument.default_value().value_or(IValue()));
+    }
+  }
+  return call;
+}
+
+OperatorCall forward_call(const c10::OperatorHandle& op, Draw& draw) {
+  const OpCase c = small_case(draw);
+  auto call = assemble(op, favor_values(make_inputs(c, draw.bits() % 1000)));
+  call.problem = c;
+  return call;
+}
+
+OperatorCall backward_call(const c10::OperatorHandle& op, Draw& draw) {
+  const Inputs in = make_inputs(small_case(draw), draw.bits() % 1000);
+  FavorArgs a = favor_args(in.q, in.k, in.v, in.W, in.options);
+  a.for_backward = true;
+  const FavorResult r = call_favor_attention(a);
+  Values values = favor_values(in);
+  values["grad_out"] = at::ones_like(r.out);
+  if (draw.one_in(2)) values["grad_kv"] = at::ones_like(r.kv);
+  if (draw.one_in(2)) values["grad_normalizer"] = at::ones_like(r.normalizer);
+  values["row_sum"] = r.row_sum, values["row_log2_scale"] = r.row_log2_scale;
+  values["kv"] = r.kv, values["normalizer"] = r.normalizer, values["log2_scale"] = r.log2_scale;
+  if (draw.one_in(2)) values["out"] = r.out;
+  c10::List<bool> needs;
+  const Tensor* parameters[] = {&a.projection, &a.projection_k, &a.bias_q,          &a.bias_k,
+                                &a.key_bias,   &a.state_kv,     &a.state_normalizer};
+  for (int i = 0; i < 3; ++i) needs.push_back(draw.one_in(2));
+  for (const Tensor* p : parameters) needs.push_back(p->defined() && draw.one_in(2));
+  needs.set(kStateNormalizer, needs.get(kStateKv));  // of the state both or none
+  values["needs"] = needs;
+  return assemble(op, values);
+}
+
+/// The problem with a causal prefix of its own as state, one token long.
+OperatorCall step_call(const c10::OperatorHandle& op, Draw& draw) {
+  OpCase c = small_case(draw);
+  c.causality = Causality::kCausal;
+  c.length = 1, c.key_length = -1;
+  c.packed = false;
+  c.initial_state = true;
+  return assemble(op, favor_values(make_inputs(c, draw.bits() % 1000)));
+}
+
+/// A problem of the analysis operators: neither packed nor with a state.
+Values analysis_values(Draw& draw) {
+  OpCase c = small_case(draw);
+  c.packed = c.initial_state = false;
+  c.renormalize = Renormalize::kYes;
+  c.length = std::max<std::int64_t>(c.length, 1);
+  if (c.key_length >= 0) c.key_length = std::max<std::int64_t>(c.key_length, 1);
+  Values values = favor_values(make_inputs(c, draw.bits() % 1000));
+  if (draw.one_in(3)) {
+    values["pool"] = draw.between(1, 9);
+  } else if (draw.one_in(2)) {
+    values["rows"] = at::arange(c.length, at::kLong).flip(0);
+    values["columns"] = at::zeros({2}, at::kInt).narrow(0, 0, std::min<std::int64_t>(c.keys(), 2));
+  }
+  values["samples"] = draw.between(1, 9), values["seed"] = draw.between(0, 9);
+  return values;
+}
+
+OperatorCall analysis_call(const c10::OperatorHandle& op, Draw& draw) {
+  return assemble(op, analysis_values(draw));
+}
+
+OperatorCall merge_call(const c10::OperatorHandle& op, Draw& draw) {
+  Values values;
+  const auto N = draw.between(1, 3), H = draw.between(1, 3), M = draw.between(1, 20);
+  for (const std::string prefix : {"", "later_"}) {
+    values[prefix + "kv"] = at::ones({N, H, M, 5});
+    values[prefix + "normalizer"] = at::ones({N, H, M});
+    values[prefix + "log2_scale"] = at::full({N, H, M}, draw.between(-9, 9), at::kInt);
+  }
+  return assemble(op, values);
+}
+
+OperatorCall rotary_call(const c10::OperatorHandle& op, Draw& draw) {
+  const auto B = draw.between(0, 3), L = draw.between(0, 9), pairs = draw.between(1, 5);
+  return assemble(op, {{"x", at::ones({B, L, 2, 2 * pairs})},
+                       {"first", draw.between(0, 9)},
+                       {"back", draw.one_in(2)}});
+}
+
+OperatorCall features_call(const c10::OperatorHandle& op, Draw& draw) {
+  const auto M = draw.between(1, 20), D = draw.between(1, 20);
+  const bool softmax = draw.one_in(2);
+  Values values{{"x", at::ones({draw.between(0, 4), D})},
+                {"feature_map", std::string(softmax ? "hyperbolic" : "relu")}};
+  if (softmax || draw.one_in(2)) values["projection"] = at::ones({M, D});
+  if (softmax && draw.one_in(2)) values["bias"] = at::ones({2 * M});
+  if (!softmax && draw.one_in(2)) values["eps"] = 0.5;
+  return assemble(op, values);
+}
+
+OperatorCall oprf_call(const c10::OperatorHandle& op, Draw& draw) {
+  const auto W = at::ones({draw.between(1, 3), draw.between(1, 9), draw.between(1, 9)});
+  return assemble(op, {{"projection", W}, {"a", at::full({}, -0.25)}});
+}
+
+Values draw_values(Draw& draw, const std::vector<std::string>& kinds) {
+  Values values{{"num_features", draw.between(1, 40)},
+                {"dim", draw.between(2, 40)},
+                {"kind", draw.of(kinds)},
+                {"norm", std::string(draw.one_in(2) ? "chi" : "sqrt_d")},
+                {"seed", draw.between(-5, 5)},
+                {"layer", draw.between(0, 5)},
+                {"draw", draw.between(0, 5)}};
+  if (draw.one_in(2)) values["heads"] = draw.between(1, 3);
+  return values;
+}
+
+OperatorCall projection_call(const c10::OperatorHandle& op, Draw& draw) {
+  return assemble(op, draw_values(draw, {"iid", "orthogonal", "simplex", "hadamard", "givens"}));
+}
+
+OperatorCall structured_draw_call(const c10::OperatorHandle& op, Draw& draw) {
+  return assemble(op, draw_values(draw, {"hadamard", "givens"}));
+}
+
+OperatorCall structured_call(const c10::OperatorHandle& op, Draw& draw) {
+  const std::string kind = draw.one_in(2) ? "hadamard" : "givens";
+  const auto dim = draw.between(2, 20);
+  ProjectionOptions options;
+  options.kind = parse_projection_kind(kind);
+  if (draw.one_in(2)) options.heads = 2;
+  const auto p = draw_structured(draw.between(1, 40), dim, options);
+  c10::List<Tensor> parts;
+  for (const Tensor& t : {p.row_scale, p.signs, p.permutation, p.cosine, p.sine}) {
+    if (t.defined()) parts.push_back(t);
+  }
+  return assemble(op, {{"x", at::ones({2, draw.between(0, 3), dim})},
+                       {"kind", kind},
+                       {"dim", dim},
+                       {"parts", parts},
+                       {"dtype", static_cast<std::int64_t>(at::kFloat)}});
+}
+
+OperatorCall verdict_call(const c10::OperatorHandle& op, Draw& draw) {
+  const auto H = draw.between(1, 4);
+  return assemble(op, {{"error", at::full({H}, 0.5, at::kDouble)},
+                       {"uniform_error", at::ones({H}, at::kDouble)},
+                       {"suggested_features", at::full({H}, 100, at::kDouble)}});
+}
+
+OperatorCall plain_call(const c10::OperatorHandle& op, Draw& draw) {
+  return assemble(op, {{"iterations", draw.between(1, 50)}});
+}
+
+using Maker = OperatorCall (*)(const c10::OperatorHandle&, Draw&);
+
+const std::map<std::string, Maker>& makers() {
+  static const std::map<std::string, Maker> all{
+      {"favor_attention", forward_call},
+      {"favor_attention_backward", backward_call},
+      {"favor_step_", step_call},
+      {"attention_map", analysis_call},
+      {"exact_attention_map", analysis_call},
+      {"exact_attention", analysis_call},
+      {"approximation_quality", analysis_call},
+      {"fit_oprf", analysis_call},
+      {"merge_states", merge_call},
+      {"rotary", rotary_call},
+      {"features", features_call},
+      {"oprf", oprf_call},
+      {"draw_projection", projection_call},
+      {"draw_structured", structured_draw_call},
+      {"structured_apply", structured_call},
+      {"structured_dense", structured_call},
+      {"quality_verdict", verdict_call},
+      {"last_kernel", plain_call},
+      {"fma_probe", plain_call},
+  };
+  return all;
+}
+
+}  // namespace
+
+std::vector<c10::OperatorHandle> registered_operators() {
+  std::vector<c10::OperatorHandle> found;
+  auto names = c10::Dispatcher::singleton().getAllOpNames();
+  std::sort(names.begin(), names.end(),
+            [](const auto& a, const auto& b) { return a.name < b.name; });
+  for (const auto& name : names) {
+    if (name.name.starts_with("performer::")) {
+      found.push_back(c10::Dispatcher::singleton().findSchemaOrThrow(name.name.c_str(),
+                                                                     name.overload_name.c_str()));
+    }
+  }
+  return found;
+}
+
+OperatorCall valid_call(const c10::OperatorHandle& op, Draw& draw) {
+  const auto found = makers().find(op.schema().name().substr(std::string("performer::").size()));
+  TORCH_CHECK(found != makers().end(), "add a maker of valid calls for ", op.schema().name());
+  return found->second(op, draw);
+}
+
+}  // namespace performer::testing

@@ -1,0 +1,82 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "performer/core/file.h"
+#include "tests/fuzz/targets.h"
+
+/// The fuzz targets over their corpora, without a fuzzer: what it found once stays mended.
+namespace performer::fuzz {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Target {
+  const char* name;
+  void (*run)(Bytes);
+};
+
+constexpr Target kTargets[] = {
+    {"fasta", fasta}, {"json", json}, {"pds", pds}, {"png", png}, {"safetensors", safetensors},
+    {"toml", toml},   {"tsv", tsv},
+};
+
+class CorpusTest : public ::testing::TestWithParam<Target> {
+ protected:
+  static std::vector<fs::path> files() {
+    std::vector<fs::path> paths;
+    for (const auto& entry : fs::directory_iterator(fs::path(PERFORMER_CORPUS) / GetParam().name)) {
+      paths.push_back(entry.path());
+    }
+    std::sort(paths.begin(), paths.end());
+    return paths;
+  }
+
+  static void expect_no_finding(const std::string& text) {
+    EXPECT_NO_THROW(GetParam().run(std::as_bytes(std::span(text))));
+  }
+};
+
+TEST_P(CorpusTest, EveryFileIsReadOrRefusedByName) {
+  const auto paths = files();
+  EXPECT_GE(paths.size(), 2);
+  for (const fs::path& path : paths) {
+    SCOPED_TRACE(path.filename());
+    expect_no_finding(read_file(path));
+  }
+}
+
+TEST_P(CorpusTest, SoIsEveryFileCutShort) {
+  constexpr std::size_t kCuts = 64;
+  for (const fs::path& path : files()) {
+    const std::string text = read_file(path);
+    for (std::size_t i = 0; i < kCuts; ++i) {
+      SCOPED_TRACE(testing::Message() << path.filename() << " cut at part " << i);
+      expect_no_finding(text.substr(0, text.size() * i / kCuts));
+    }
+  }
+}
+
+TEST_P(CorpusTest, SoIsEveryFileWithABitTurned) {
+  constexpr std::size_t kPlaces = 256;
+  for (const fs::path& path : files()) {
+    const std::string text = read_file(path);
+    const std::size_t step = std::max<std::size_t>(1, text.size() / kPlaces);
+    for (std::size_t at = 0; at < text.size(); at += step) {
+      SCOPED_TRACE(testing::Message() << path.filename() << " bit " << at % 8 << " of byte " << at);
+      std::string turned = text;
+      turned[at] = static_cast<char>(turned[at] ^ (1 << (at % 8)));
+      expect_no_finding(turned);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Formats, CorpusTest, ::testing::ValuesIn(kTargets),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace performer::fuzz

@@ -1,0 +1,23 @@
+#include "performer/core/safetensors.h"
+
+#include "tests/fuzz/targets.h"
+
+namespace performer::fuzz {
+
+void safetensors(Bytes bytes) {
+  accepts("input.safetensors", [&] {
+    const auto header = performer::safetensors::parse_header(bytes, "input.safetensors");
+    std::int64_t covered = 0;
+    for (const auto& tensor : header.tensors) {
+      std::int64_t size = performer::safetensors::size_of(tensor.dtype);
+      for (const std::int64_t side : tensor.shape) size *= side;
+      require(tensor.begin == covered && tensor.end - tensor.begin == size,
+              "tensors lie side by side, each as large as its shape");
+      covered = tensor.end;
+    }
+    require(header.data_begin + covered == static_cast<std::int64_t>(bytes.size()),
+            "tensors fill the file");
+  });
+}
+
+}  // namespace performer::fuzz

@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Writes the hand-made part of the corpora, small files that reach each branch of a reader.
+
+What a fuzzer found lies beside them under the name of its hash. usage: seeds.py
+"""
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "attack"))
+
+import formats  # noqa: E402
+
+FASTA = b">a one\nACDE\nFGHI*\n\n>b\r\nmkv-l.XB\r\n>empty\n>c\tthree\nMK*VJ"
+TSV = b"text\tlabel\tsplit\none\\ttwo\tcat\ttrain\n\nthree\\\\\tdog\tvalid\r\nfour\\n\tcat\ttest"
+TENSOR = {"dtype": "F32", "shape": [2, 1], "data_offsets": [0, 8]}
+EMPTY = {"dtype": "I64", "shape": [0, 3], "data_offsets": [8, 8]}
+FILES = [{"name": "model.safetensors", "bytes": 3, "sha256": "ab" * 32}]
+MANIFEST = {"format": "performer-checkpoint", "version": 1, "step": 3, "files": FILES}
+RECIPE = b"""# a recipe
+[data]
+task = "text"
+train = 'a.txt'
+length = 64
+mask_probability = 1.5e-1
+[optimizer]
+rate = 1e-3
+decay_vectors = true
+[train]
+steps = 0x10
+precision = "bf16"
+data.seed=7"""
+
+PNGS = {
+    "gray": formats.png(3, 2, b"\0abc\1\1\2\3"),
+    "color": formats.png(1, 2, b"\0rgb\2\1\1\1", color=2),
+    "alpha": formats.png(1, 1, b"\0rgba", color=6),
+    "deep": formats.png(1, 1, b"\0\1\2", depth=16),
+    "bits": formats.png(9, 1, b"\0\x55\x80", depth=1),
+    "interlaced": formats.png_head(1, 1, interlace=1) + formats.png(1, 1, b"\0a")[33:],
+    "palette": formats.png_head(2, 1, color=3)
+    + formats.chunk(b"PLTE", b"rgbRGB")
+    + formats.chunk(b"tRNS", b"\x7f")
+    + formats.png(2, 1, b"\0\0\1")[33:],
+    "pnm": b"P6 # color\n1 2\n255\nrgbRGB",
+}
+
+SEEDS: dict[str, dict[str, bytes]] = {
+    "fasta": {"plain": FASTA, "gzip": formats.gzip_member(FASTA), "blank": b"\n\n \n"},
+    "tsv": {
+        "plain": TSV,
+        "gzip": formats.gzip_member(TSV[:40]) + formats.gzip_member(TSV[40:]),
+        "narrow": b"label\r\n",
+    },
+    "png": PNGS,
+    "toml": {
+        "recipe": RECIPE,
+        "nested": b"data.length = 3\ntrain = {steps = 4, batch = [[1], [2]]}\n",
+        "unknown": b'[optimizer]\n"ra te" = """\n1"""\nrat = 1979-05-27T07:32:00Z\n',
+    },
+    "json": {
+        "manifest": formats.sealed(MANIFEST).encode(),
+        "latest": formats.sealed_pointer(12).encode(),
+        "other": b'{"a": [1, -2.5e3, null, true], "b\\u00e9": {"c": "\\ud83d\\ude00"}}',
+    },
+    "safetensors": {
+        "two": formats.safetensors({"a": TENSOR, "b": EMPTY}, bytes(8)),
+        "metadata": formats.safetensors(
+            {"__metadata__": {"format": "pt"}, "half": {**TENSOR, "dtype": "BF16", "shape": [4]}},
+            bytes(8),
+        ),
+        "bare": formats.safetensors({}),
+    },
+    "pds": {
+        "three": formats.pds([b"\4\5\6", b"\7", b"\x0b\x1c\x0c\x04"]),
+        "one": formats.pds([b"\4" * 8]),
+        "newer": formats.pds([b"\4"], version=2),
+    },
+}
+
+
+def main() -> None:
+    for target, files in SEEDS.items():
+        folder = HERE / "corpus" / target
+        folder.mkdir(parents=True, exist_ok=True)
+        for name, data in files.items():
+            (folder / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()
