@@ -8,7 +8,6 @@
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
 #include "performer/core/log.h"
-#include "performer/train/precision.h"
 
 namespace performer::cli {
 namespace {
@@ -18,11 +17,7 @@ using Json = nlohmann::ordered_json;
 void run(const EvalOptions& o) {
   std::optional<SequenceTable> table;
   if (!o.per_sequence.empty()) table.emplace(o.per_sequence, o.overwrite);
-  train::LoadOptions options;
-  options.checkpoint = o.checkpoint;
-  options.device = prepare(o.compute);
-  options.precision = train::parse_precision(o.precision);
-  auto loaded = train::load_model(o.model, options);
+  auto loaded = load(o.model);
   if (o.json) log_info("{}", loaded.choice);
   Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}, {"splits", Json::object()}};
   for (const auto& name : o.splits) {
@@ -63,15 +58,12 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalOptions>();
   auto& o = *options;
   auto* command = app.add_subcommand("eval", "Accuracy, perplexity, bits per dimension of a model");
-  command->add_option("run", o.model, "Run folder or checkpoint folder")->required();
-  command->add_option("--checkpoint", o.checkpoint,
-                      "Of a run: best, latest or a step (default: best, without one latest)");
+  add_model_options(*command, o.model);
   command->add_option("--data", o.data, "File to evaluate on (default: that of the recipe)");
   command->add_option("--split", o.splits,
                       "train, valid, test or ood; may be repeated (default: test)");
   add_row_options(*command, o);
-  command->add_option("--precision", o.precision, "fp32, bf16 or fp16")->capture_default_str();
-  add_compute_options(*command, o.compute);
+  add_placement_options(*command, o.model);
   command->add_flag("--baselines", o.baselines,
                     "Also guesses without a model: uniform, and the frequencies of training");
   command->add_flag("--json", o.json, "Print one JSON object");

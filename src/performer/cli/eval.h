@@ -5,16 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "performer/cli/compute.h"
+#include "performer/cli/model_options.h"
 #include "performer/cli/sequence_table.h"
-#include "performer/train/load_model.h"
 
 /// `performer eval`: options, one split, and how results are shown.
 namespace performer::cli {
 
 struct EvalOptions {
-  std::string model, checkpoint, data, precision = "fp32", per_sequence;
-  ComputeOptions compute;
+  ModelOptions model;
+  std::string data, per_sequence;
   std::vector<std::string> splits;
   std::int64_t batch = 0, max_batches = 0;  // 0: as in training; all
   std::int64_t length = 0;                  // 0: the recipe's

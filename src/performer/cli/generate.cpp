@@ -13,7 +13,6 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/models/length_limit.h"
-#include "performer/train/precision.h"
 #include "performer/train/run_state.h"
 
 namespace performer::cli {
@@ -60,22 +59,13 @@ train::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSp
   return sampling;
 }
 
-train::LoadedModel load(const GenerateOptions& o) {
-  train::LoadOptions options;
-  options.checkpoint = o.checkpoint;
-  options.device = prepare(o.compute);
-  options.precision = train::parse_precision(o.precision);
-  auto loaded = train::load_model(o.model, options);
-  log_info("{}", loaded.choice);
-  return loaded;
-}
-
 void run(const GenerateOptions& o) {
-  auto loaded = load(o);
+  auto loaded = load(o.model);
+  log_info("{}", loaded.choice);
   const bool pixels = loaded.space.kind == "pixels";
   if (!pixels && !o.output.empty()) {
     fail(ExitCode::kUsage, "--output: {} makes no images; its sequences go to standard output",
-         o.model);
+         o.model.path);
   }
   std::optional<ImageFolder> folder;
   if (pixels) folder.emplace(o, loaded);
@@ -84,8 +74,8 @@ void run(const GenerateOptions& o) {
   const auto wanted = pixels ? folder->values() : o.length > 0 ? o.length : kLength;
   sampling.length = cap_length(wanted, std::ssize(prompt), loaded.recipe.model);
   if (pixels && sampling.length < wanted) {
-    fail(ExitCode::kUsage, "{}: learned positions for {} tokens, an image has {} values", o.model,
-         loaded.recipe.model.max_length, wanted);
+    fail(ExitCode::kUsage, "{}: learned positions for {} tokens, an image has {} values",
+         o.model.path, loaded.recipe.model.max_length, wanted);
   }
   Timing timing;
   const auto begin = std::chrono::steady_clock::now();
@@ -129,15 +119,12 @@ void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateOptions>();
   auto& o = *options;
   auto* command = app.add_subcommand("generate", "Sample sequences or images from a causal model");
-  command->add_option("run", o.model, "Run folder or checkpoint folder")->required();
-  command->add_option("--checkpoint", o.checkpoint,
-                      "Of a run: best, latest or a step (default: best, without one latest)");
+  add_model_options(*command, o.model);
   command->add_option("--prompt", o.prompt, "How each sequence begins");
   add_sampling_options(*command, o);
   command->add_option("-o,--output", o.output, "Folder for images: one PNG file each, and a sheet");
   command->add_flag("--overwrite", o.overwrite, "Replace images that are there already");
-  command->add_option("--precision", o.precision, "fp32, bf16 or fp16")->capture_default_str();
-  add_compute_options(*command, o.compute);
+  add_placement_options(*command, o.model);
   command->add_flag("--json", o.json, "Print one JSON object");
   command->footer(
       "Proteins are printed as FASTA, text as text, images are files. --json has the times too, "

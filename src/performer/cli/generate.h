@@ -5,16 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "performer/cli/compute.h"
+#include "performer/cli/model_options.h"
 #include "performer/train/generate.h"
-#include "performer/train/load_model.h"
 
 /// `performer generate`, by what comes out: sequences as text, or images.
 namespace performer::cli {
 
 struct GenerateOptions {
-  std::string model, checkpoint, prompt, output, precision = "fp32";
-  ComputeOptions compute;
+  ModelOptions model;
+  std::string prompt, output;
   std::int64_t n = 5;
   std::int64_t length = 0;  // 0: not given
   train::SamplingOptions sampling;

@@ -35,14 +35,14 @@ void make_folder(const std::string& folder) {
 ImageFolder::ImageFolder(const GenerateOptions& o, const train::LoadedModel& loaded)
     : folder_(o.output), values_(data::num_values(loaded.space.shape)) {
   if (folder_.empty()) {
-    fail(ExitCode::kUsage, "{}: makes images; name a folder for them by -o DIR", o.model);
+    fail(ExitCode::kUsage, "{}: makes images; name a folder for them by -o DIR", o.model.path);
   }
   if (!o.prompt.empty()) {
-    fail(ExitCode::kUsage, "--prompt: {} makes images, which begin with no text", o.model);
+    fail(ExitCode::kUsage, "--prompt: {} makes images, which begin with no text", o.model.path);
   }
   if (o.length > 0 && o.length != values_) {
-    fail(ExitCode::kUsage, "--length: an image of {} has {} values, got {}; leave it out", o.model,
-         values_, o.length);
+    fail(ExitCode::kUsage, "--length: an image of {} has {} values, got {}; leave it out",
+         o.model.path, values_, o.length);
   }
   for (std::int64_t i = 1; i <= o.n; ++i) {
     files_.push_back((fs::path(folder_) / fmt::format("sample-{:03}.png", i)).string());

@@ -19,9 +19,11 @@ constexpr std::int64_t kBaselineRows = 4096;
 
 // 1,234,567
 std::string grouped(std::int64_t number) {
-  std::string text = std::to_string(number);
-  for (auto place = std::ssize(text) - 3; place > 0; place -= 3) {
-    text.insert(static_cast<std::size_t>(place), ",");
+  const auto digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
   return text;
 }

@@ -1,0 +1,29 @@
+#include "performer/cli/model_options.h"
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+
+#include "performer/train/precision.h"
+
+namespace performer::cli {
+
+void add_model_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("run", options.path, "Run folder or checkpoint folder")->required();
+  command.add_option("--checkpoint", options.checkpoint,
+                     "Of a run: best, latest or a step (default: best, without one latest)");
+}
+
+void add_placement_options(CLI::App& command, ModelOptions& options) {
+  command.add_option("--precision", options.precision, "fp32, bf16 or fp16")->capture_default_str();
+  add_compute_options(command, options.compute);
+}
+
+train::LoadedModel load(const ModelOptions& options) {
+  train::LoadOptions how;
+  how.checkpoint = options.checkpoint;
+  how.device = prepare(options.compute);
+  how.precision = train::parse_precision(options.precision);
+  return train::load_model(options.path, how);
+}
+
+}  // namespace performer::cli
