@@ -91,6 +91,37 @@ TEST(Exp, WithoutAProjectionTakesMasksAndKeepsItsRange) {
   EXPECT_LE(rms_error(both, oracle(in).out), 1e-5 * rms(in.v));
 }
 
+// Features far below log(eps), alone and beside large ones. Each column of a gradient by itself:
+// the large ones would drown the small. u is near 36 in units of log2 and rounded as such a number
+// is.
+TEST(Exp, HasTheGradientsOfFeaturesThatEpsOutweighs) {
+  for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
+    OpCase c = exp_case(causality, at::kFloat, 1);
+    c.dim = c.value_dim = 8;
+    c.features = 0;
+    for (const bool beside_large : {false, true}) {
+      Inputs in = make_inputs(c, 3);
+      const Tensor shift = at::linspace(-10, -25, c.dim);
+      if (beside_large) shift.narrow(0, 0, 4).zero_();
+      in.q = in.q + shift;
+      in.k = in.k + shift;
+      const Tensor dout = in.v.sign();
+      Inputs wide = in;
+      for (Tensor* t : {&wide.q, &wide.k, &wide.v}) *t = t->to(at::kDouble);
+      const auto got = operator_gradients(in, dout, false);
+      const auto want = operator_gradients(wide, dout.to(at::kDouble), false);
+      for (std::int64_t r = 0; r < c.dim; ++r) {
+        for (const std::size_t i : {0, 1}) {
+          if (i == 0 && !beside_large) continue;
+          const Tensor column = want[i].select(-1, r);
+          EXPECT_LE(rms_error(got[i].select(-1, r), column), 3e-6 * rms(column))
+              << (i == 0 ? "q" : "k") << ", feature " << r;
+        }
+      }
+    }
+  }
+}
+
 TEST(Elu1, DoesNotCancelFarBelowZero) {
   OpCase c;
   c.map = FeatureMap::kElu1;

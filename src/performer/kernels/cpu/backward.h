@@ -59,6 +59,7 @@ class Backward {
         u_(scratch.floats(kTile * s.ldf)),
         phi_(scratch.floats(kTile * s.ldf)),
         slope_(scratch.floats(kTile * s.ldf)),
+        eps_slope_(scratch.floats(kTile * s.ldf)),
         x_(scratch.floats(kTile * s.dp)),
         dx_(scratch.floats(kTile * s.dp)),
         v_(scratch.floats(kTile * s.dvp)),
@@ -67,7 +68,7 @@ class Backward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = 2 * State::floats(s) + Projection::floats(s) + s.panels(s.dv) +
-                        kTile * (3 * s.ldf + 2 * s.dp + 2 * s.dvp + 1) + 10 * kLine;
+                        kTile * (4 * s.ldf + 2 * s.dp + 2 * s.dvp + 1) + 11 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -90,7 +91,7 @@ class Backward {
       const auto first = span.begin + begin;
       load_tokens(problem_.q, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, x_);
       load_tokens(in.grad_out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, v_);
-      projection_.token_major(x_, tokens, token_, u_);
+      projection_.token_major(x_, tokens, token_, u_, eps_slope_);
       const auto row_index = (span.batch * problem_.heads + head) * problem_.query_length + first;
       float along[kTile];
       gemm<Plus::kNothing>(tokens, s.mp, s.dv, {v_, s.dvp, 1}, Right::panels(transposed_, s.dv),
@@ -128,7 +129,7 @@ class Backward {
       const auto tokens = least(kTile, end - begin);
       const auto first = span.begin + begin;
       load_keys(problem_, s, head, span, begin, tokens, keys);
-      projection_.token_major(x_, tokens, token_, u_);
+      projection_.token_major(x_, tokens, token_, u_, eps_slope_);
       gemm<Plus::kOffsets>(tokens, s.mp, s.dv, {v_, s.dvp, 1}, Right::panels(transposed_, s.dv),
                            slope_, s.ldf, {zeros, gradient_.normalizer});
       float token_gradient[kTile];
@@ -175,7 +176,7 @@ class Backward {
       store(slope + n, exponential ? g * load(phi + n) : g);
     }
     if (!exponential) multiply_slopes(problem_.map, slope, u, s.mp);
-    if (projection_.log_sum().active()) projection_.log_sum().multiply_slopes(slope, u, s.mp);
+    if (projection_.log_sum().active()) multiply(slope, eps_slope_ + t * s.ldf, s.mp);
     return {along, inverse};
   }
 
@@ -203,7 +204,7 @@ class Backward {
       store(slope + n, g);
       sum += g;
     }
-    if (projection_.log_sum().active()) projection_.log_sum().multiply_slopes(slope, u, s.mp);
+    if (projection_.log_sum().active()) multiply(slope, eps_slope_ + t * s.ldf, s.mp);
     return sum_lanes(sum);
   }
 
@@ -222,7 +223,7 @@ class Backward {
   const Sizes& sizes_;
   State gradient_, forward_;
   Projection projection_;
-  float *transposed_, *u_, *phi_, *slope_, *x_, *dx_, *v_, *dv_, *token_;
+  float *transposed_, *u_, *phi_, *slope_, *eps_slope_, *x_, *dx_, *v_, *dv_, *token_;
 };
 
 /// x 2^n in two steps, each with a finite factor: 0 stays 0.

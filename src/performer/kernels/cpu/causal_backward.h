@@ -22,6 +22,8 @@ class CausalBackward {
         u_(scratch.floats(s.mp * kChunk)),
         p_(scratch.floats(s.mp * kChunk)),
         slope_(scratch.floats(s.mp * kChunk)),
+        eps_slope_(scratch.floats(s.mp * kChunk)),
+        key_eps_slope_(scratch.floats(s.mp * kChunk)),
         key_u_(scratch.floats(s.mp * kChunk)),
         key_phi_(scratch.floats(s.mp * kChunk)),
         q_(scratch.floats(kChunk * s.dp)),
@@ -45,7 +47,7 @@ class CausalBackward {
 
   static std::size_t bytes(const Sizes& s) {
     const auto floats = ChunkKeys::floats(s) + 2 * Projection::floats(s) + State::floats(s) +
-                        kChunk * (5 * s.mp + 3 * s.dp + 4 * s.dvp + 2 * kChunk + 4) + 24 * kLine;
+                        kChunk * (7 * s.mp + 3 * s.dp + 4 * s.dvp + 2 * kChunk + 4) + 26 * kLine;
     return static_cast<std::size_t>(floats) * sizeof(float);
   }
 
@@ -136,7 +138,7 @@ class CausalBackward {
     load_tokens(problem_.q, problem_.dtype, span.batch, head, first, tokens, s.d, s.dp, q_);
     load_tokens(in.grad_out, problem_.dtype, span.batch, head, first, tokens, s.dv, s.dvp, g_);
     transpose_tokens(q_, tokens, s.dp, q_t_);
-    query_projection_.feature_major(q_t_, zeros_, u_);
+    query_projection_.feature_major(q_t_, zeros_, u_, eps_slope_);
     const auto row = (span.batch * problem_.heads + head) * problem_.query_length + first;
     for (std::int64_t i = 0; i < kChunk; ++i) {
       const float sum = i < tokens ? in.row_sum[row + i] : 0;
@@ -234,7 +236,7 @@ class CausalBackward {
       if (problem_.map != Map::kExponential) {
         multiply_slopes(problem_.map, slope, u_ + r * kChunk, kChunk);
       } else if (query_projection_.log_sum().active()) {
-        query_projection_.log_sum().multiply_slopes(slope, u_ + r * kChunk, kChunk);
+        multiply(slope, eps_slope_ + r * kChunk, kChunk);
       }
     }
     query_projection_.pull_back({slope_, 1, kChunk}, tokens, dx_);
@@ -275,7 +277,7 @@ class CausalBackward {
   bool key_features(std::int64_t head, Span span, std::int64_t begin, std::int64_t tokens) {
     const auto& s = sizes_;
     keys_.take(head, span, begin, tokens);
-    keys_.project(key_u_);
+    keys_.project(key_u_, key_eps_slope_);
     if (problem_.map != Map::kExponential) {
       for (std::int64_t r = 0; r < s.mp; ++r) {
         float* phi = key_phi_ + r * kChunk;
@@ -396,8 +398,9 @@ class CausalBackward {
         store(slope + n * kLanes, g);
         total[n] += g;
       }
-      const LogSum& log_sum = keys_.projection().log_sum();
-      if (log_sum.active()) log_sum.multiply_slopes(slope, key_u_ + r * kChunk, kChunk);
+      if (keys_.projection().log_sum().active()) {
+        multiply(slope, key_eps_slope_ + r * kChunk, kChunk);
+      }
     }
     keys_.projection().pull_back({slope_, 1, kChunk}, tokens, dx_);
     if (problem_.norm_term) {
@@ -421,8 +424,8 @@ class CausalBackward {
   Projection key_projection_, query_projection_;
   ChunkKeys keys_;
   State state_;  // S forwards, dS backwards
-  float *u_, *p_, *slope_, *key_u_, *key_phi_, *q_, *q_t_, *g_, *g_t_, *v_t_, *weights_, *products_;
-  float *dx_, *dv_, *inverse_, *shift_, *along_, *zeros_;
+  float *u_, *p_, *slope_, *eps_slope_, *key_eps_slope_, *key_u_, *key_phi_, *q_, *q_t_, *g_, *g_t_;
+  float *v_t_, *weights_, *products_, *dx_, *dv_, *inverse_, *shift_, *along_, *zeros_;
   float* row_room_;  // null: rows wait in the gradient of k
 };
 

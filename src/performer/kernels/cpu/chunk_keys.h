@@ -66,8 +66,10 @@ class ChunkKeys {
     }
   }
 
-  /// log2 features [mp, kChunk], unscaled (exponential maps).
-  void project(float* l) const { projection_.feature_major(x_t_, token_, l); }
+  /// log2 features [mp, kChunk], unscaled (exponential maps). slopes: as feature_major's.
+  void project(float* l, float* slopes = nullptr) const {
+    projection_.feature_major(x_t_, token_, l, slopes);
+  }
 
   /// The state after the chunk. room: [mp, kChunk].
   void add_to(State& state, float* room) const {

@@ -118,6 +118,11 @@ inline void multiply_slopes(Map map, float* to, const float* u, std::int64_t n) 
   });
 }
 
+/// to[i] *= by[i]
+inline void multiply(float* to, const float* by, std::int64_t n) {
+  for (std::int64_t i = 0; i < n; i += kLanes) store(to + i, load(to + i) * load(by + i));
+}
+
 /// log2(2^l + eps) for each l: how phi = exp(u) + eps keeps to the scales of exponential features.
 /// -inf, where nothing is, stays.
 class LogSum {
@@ -133,11 +138,13 @@ class LogSum {
     for (std::int64_t i = 0; i < n; i += kLanes) store(l + i, with_floor(load(l + i)));
   }
 
-  /// to[i] times the slope 2^l / (2^l + eps) = 1 - eps / 2^sum, from sum = apply's result.
-  void multiply_slopes(float* to, const float* sum, std::int64_t n) const {
+  /// slope[i] = 2^l / (2^l + eps). From l: where eps outweighs 2^l, its sum has forgotten it.
+  void slopes(const float* l, float* slope, std::int64_t n) const {
+    const Vec floor = splat(floor_);
     for (std::int64_t i = 0; i < n; i += kLanes) {
-      const Vec slope = splat(1) - exp2(splat(floor_) - load(sum + i));
-      store(to + i, load(to + i) * max(slope, Vec{}));
+      const Vec at = load(l + i);
+      const Vec t = exp2(at > floor ? floor - at : at - floor);
+      store(slope + i, (at > floor ? splat(1) : t) / (splat(1) + t));
     }
   }
 

@@ -49,8 +49,10 @@ class Projection {
   const float* rows() const { return rows_; }  // [mp, dp]
   const LogSum& log_sum() const { return log_sum_; }
 
-  /// u [tokens, ldf] = x W^T + token_i + bias_r. x: [tokens, dp].
-  void token_major(const float* x, std::int64_t tokens, const float* token, float* u) const {
+  /// u [tokens, ldf] = x W^T + token_i + bias_r. x: [tokens, dp]. slopes: of log_sum, if active and
+  /// asked for.
+  void token_major(const float* x, std::int64_t tokens, const float* token, float* u,
+                   float* slopes = nullptr) const {
     if (identity()) {
       const Vec factor = splat(identity_factor());
       for (std::int64_t t = 0; t < tokens; ++t) {
@@ -66,12 +68,14 @@ class Projection {
     for (std::int64_t t = 0; t < tokens; ++t) {
       float* row = u + t * sizes_.ldf;
       for (std::int64_t r = sizes_.m; r < sizes_.mp; ++r) row[r] = padding();
-      if (log_sum_.active()) log_sum_.apply(row, sizes_.mp);
+      add_eps(row, slopes == nullptr ? nullptr : slopes + t * sizes_.ldf, sizes_.mp);
     }
   }
 
   /// u [mp, kChunk] = W x^T + bias_r + token_j. x_t: [dp, kChunk], zeros beyond the last token.
-  void feature_major(const float* x_t, const float* token, float* u) const {
+  /// slopes as above.
+  void feature_major(const float* x_t, const float* token, float* u,
+                     float* slopes = nullptr) const {
     if (identity()) {
       const Vec factor = splat(identity_factor());
       for (std::int64_t i = 0; i < sizes_.mp * kChunk; i += kLanes) {
@@ -82,7 +86,7 @@ class Projection {
                            Right::rows(x_t, kChunk), u, kChunk, {bias_, token});
     }
     for (std::int64_t i = sizes_.m * kChunk; i < sizes_.mp * kChunk; ++i) u[i] = padding();
-    if (log_sum_.active()) log_sum_.apply(u, sizes_.mp * kChunk);
+    add_eps(u, slopes, sizes_.mp * kChunk);
   }
 
   /// x [tokens, dp] = sqrt(scale) g W for the gradient g of natural log units. strides of g.
@@ -104,6 +108,12 @@ class Projection {
   }
 
  private:
+  void add_eps(float* l, float* slopes, std::int64_t n) const {
+    if (!log_sum_.active()) return;
+    if (slopes != nullptr) log_sum_.slopes(l, slopes, n);
+    log_sum_.apply(l, n);
+  }
+
   float identity_factor() const {
     return sqrt_scale(problem_) * (problem_.map == Map::kExponential ? kLog2E : 1.0F);
   }
