@@ -6,11 +6,15 @@
 #include <string>
 
 #include "performer/ops/favor_attention.h"
+#include "tests/attack/operators/contract.h"
 #include "tests/attack/operators/operator_call.h"
 #include "tests/attack/operators/watched.h"
 #include "tests/support/oracle.h"
 
-/// Random calls of every registered operator: valid ones must be right, others right or refused.
+/// Random calls of every registered operator. A valid call must be accepted, and favor_attention's
+/// right. A changed call must end without a crash, a hang or an internal assertion; where
+/// favor_attention accepts one, its arguments must keep the contract (contract.h). What else each
+/// single change must do is the systematic operator_arguments_test's.
 /// PERFORMER_CALLS: how many (default 1,000). PERFORMER_CALL_SEED: this one alone, as a failure
 /// names it.
 
@@ -94,6 +98,13 @@ std::string describe(const OperatorCall& call) {
   return text.str();
 }
 
+/// What is wrong with a changed call that was accepted; empty: nothing.
+std::string judge_changed(const OperatorCall& call, const std::vector<at::IValue>& results) {
+  if (call.name() != "performer::favor_attention") return {};
+  const std::string broken = broken_contract(call, results);
+  return broken.empty() ? broken : "accepted, although " + broken;
+}
+
 /// One call of this seed, one in four of them valid.
 std::string attempt(std::uint64_t seed) {
   Draw draw(seed);
@@ -112,7 +123,8 @@ std::string attempt(std::uint64_t seed) {
   }
   try {
     const auto results = call.run();
-    return valid ? judge_valid(call, results) : std::string();
+    const std::string wrong = valid ? judge_valid(call, results) : judge_changed(call, results);
+    return wrong.empty() ? wrong : done + ": " + wrong;
   } catch (const std::exception& error) {
     const std::string text = error.what();
     if (valid) return done + ": a valid call is refused: " + text.substr(0, 800);
@@ -131,6 +143,27 @@ TEST(OperatorCallsTest, NoCallCrashesHangsOrIsWrong) {
   const auto count = one > 0 ? 1 : number_from("PERFORMER_CALLS", 1000);
   for (const auto& [seed, how] : casualties_of(first, count, attempt)) {
     ADD_FAILURE() << how << "\nagain by PERFORMER_CALL_SEED=" << seed << " operator_calls_test";
+  }
+}
+
+TEST(OperatorCallsTest, SilentAcceptanceWouldBeSeen) {
+  for (const auto& op : registered_operators()) {
+    if (op.schema().name() != "performer::favor_attention") continue;
+    Draw draw(1);
+    const OperatorCall right = valid_call(op, draw);
+    const auto results = right.run();
+    EXPECT_EQ(broken_contract(right, results), "");
+    const auto with = [&](std::size_t index, const at::IValue& value) {
+      OperatorCall changed = right;
+      changed.arguments[index] = value;
+      return broken_contract(changed, results);
+    };
+    const Tensor q = right.arguments[0].toTensor(), v = right.arguments[2].toTensor();
+    EXPECT_NE(with(0, q.to(at::kInt)), "");
+    EXPECT_NE(with(0, at::cat({q, q}, 3)), "");
+    EXPECT_NE(with(2, at::cat({v, v}, 2)), "");
+    EXPECT_NE(with(2, at::cat({v, v}, 3)), "") << "the output of the right call is not its own";
+    EXPECT_NE(with(9, at::ones({1, 1}, at::kFloat)), "");
   }
 }
 
