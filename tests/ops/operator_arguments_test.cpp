@@ -80,6 +80,7 @@ std::vector<std::string> names_of(const std::string& argument) {
       {"max_seqlen_k", {"max_seqlen"}},
       {"parts", {"row_scale", "signs", "permutation", "cosine", "sine", "projection"}},
       {"causal", {"key_mask"}},
+      {"first", {"position"}},
   };
   std::vector<std::string> names{argument};
   const auto found = others.find(argument);

@@ -52,8 +52,12 @@ def test_passes_torchs_own_checks():
         (torch.zeros(2, 3, 5), 0, "x must have an even last dimension"),
         (torch.zeros(3, 4), 0, r"x must be \[batch, length, ..., dim\], got \[3, 4\]"),
         (torch.zeros(1, 3, 4, dtype=torch.int64), 0, "x must be floating"),
-        (torch.zeros(1, 3, 4), -1, "first must be a position from 0 to 2\\^53, got -1"),
-        (torch.zeros(1, 3, 4), 2**63 - 1, "first must be a position from 0"),
+        (
+            torch.zeros(1, 3, 4),
+            -1,
+            "position must be at least 0 and end below 2\\^53, got -1 for 3",
+        ),
+        (torch.zeros(1, 3, 4), 2**63 - 1, "position must be at least 0 and end below"),
     ],
 )
 def test_wrong_arguments_are_refused(x, first, message):

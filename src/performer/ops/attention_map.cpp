@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/softmax_rows.h"
 
 namespace performer {

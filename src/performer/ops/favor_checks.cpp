@@ -4,9 +4,9 @@
 #include <cmath>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/favor_args.h"
 #include "performer/ops/favor_state.h"
-#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {
@@ -79,7 +79,7 @@ void check_projection(const FavorArgs& a, const Tensor& w, const char* name) {
 
 void check_bias(const FavorArgs& a, const Tensor& b, const char* name) {
   TORCH_CHECK(is_exponential_map(a.map()), a.op, ": ", name,
-              " is for the maps positive, loglinear and ", "hyperbolic, got feature_map '",
+              " is for the maps positive, loglinear and hyperbolic, got feature_map '",
               a.feature_map, "'");
   check_parameter(a, b, name);
   TORCH_CHECK((b.dim() == 1 || b.dim() == 2) && b.sym_size(-1) == a.num_features(), a.op, ": ",
@@ -165,7 +165,7 @@ void check_packed(const FavorArgs& a) {
   check(a.cu_seqlens_q, "cu_seqlens_q");
   check(a.cu_seqlens_k, "cu_seqlens_k");
   TORCH_CHECK(a.cu_seqlens_q.sym_size(0) == a.cu_seqlens_k.sym_size(0), a.op,
-              ": cu_seqlens_q and cu_seqlens_k must name as many sequences, got ",
+              ": cu_seqlens_q and cu_seqlens_k must have the same length, got ",
               a.cu_seqlens_q.sym_sizes(), " and ", a.cu_seqlens_k.sym_sizes());
   TORCH_CHECK(a.q.sym_size(0) == 1, a.op, ": packed q must have batch size 1, got ",
               a.q.sym_sizes());

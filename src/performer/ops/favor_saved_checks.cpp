@@ -48,8 +48,8 @@ void check_needs(const FavorArgs& a, const FavorNeeds& needs) {
       "q",      "k",      "v",        "projection", "projection_k",
       "bias_q", "bias_k", "key_bias", "state_kv",   "state_normalizer"};
   for (std::size_t i = 0; i < needs.size(); ++i) {
-    TORCH_CHECK(!needs[i] || arguments[i]->defined(), a.op, ": needs asks for the gradient of ",
-                kNames[i], ", which is not given");
+    TORCH_CHECK(!needs[i] || arguments[i]->defined(), a.op, ": needs[", i,
+                "] asks for the gradient of ", kNames[i], ", which is not given");
   }
   TORCH_CHECK(needs[kStateKv] == needs[kStateNormalizer], a.op,
               ": needs must ask for the gradients of state_kv and state_normalizer together, got ",

@@ -6,9 +6,9 @@
 #include <string>
 #include <tuple>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/composed/scaled_sum.h"
 #include "performer/ops/favor_args.h"
-#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <sstream>
 
-#include "performer/ops/softmax_rows.h"
+#include "performer/ops/checks.h"
 
 namespace performer {
 namespace {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <tuple>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/softmax_rows.h"
 
 namespace performer {

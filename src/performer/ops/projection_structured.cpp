@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "performer/ops/softmax_rows.h"
+#include "performer/ops/checks.h"
 
 namespace performer {
 namespace {

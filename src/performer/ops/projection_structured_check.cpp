@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/projection_structured.h"
-#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {

@@ -5,8 +5,8 @@
 #include <sstream>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/quality.h"
-#include "performer/ops/softmax_rows.h"
 
 namespace performer {
 namespace {

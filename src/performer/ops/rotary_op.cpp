@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/rotary.h"
-#include "performer/ops/softmax_rows.h"
 
 // Rotary positions as one operator, which torch.compile does not look into.
 namespace performer {
@@ -27,7 +27,8 @@ void check_rotary(const Tensor& x, const c10::SymInt& first) {
   TORCH_CHECK(x.sym_size(-1) % 2 == 0, "rotary: x must have an even last dimension, got ",
               x.sym_sizes());
   TORCH_CHECK(first >= 0 && first < kEndOfPositions - x.sym_size(1),
-              "rotary: first must be a position from 0 to 2^53, got ", first);
+              "rotary: position must be at least 0 and end below 2^53, got ", first, " for ",
+              x.sym_size(1), " tokens");
 }
 
 Tensor call_rotary(const Tensor& x, const c10::SymInt& first, bool back) {

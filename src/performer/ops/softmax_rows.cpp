@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 
+#include "performer/ops/checks.h"
+
 namespace performer {
 namespace {
 
@@ -28,20 +30,6 @@ Tensor expand_key_bias(const char* op, const Tensor& bias, const Tensor& k, std:
 }
 
 }  // namespace
-
-void check_dense(const char* op, const char* name, const Tensor& t) {
-  TORCH_CHECK(!t.defined() || t.layout() == at::kStrided, op, ": ", name,
-              " must be a dense tensor, got ", t.layout());
-}
-
-void check_float_range(const char* op, const char* name, double value, at::ScalarType dtype) {
-  constexpr double kLeast = std::numeric_limits<float>::min();
-  constexpr double kMost = std::numeric_limits<float>::max();
-  const double size = std::abs(value);
-  TORCH_CHECK(dtype == at::kDouble || size == 0 || (size >= kLeast && size <= kMost), op, ": ",
-              name, " must lie in the range of float32, ", kLeast, " ... ", kMost,
-              " (float64 inputs alone take others), got ", value);
-}
 
 void check_heads(const char* op, const Tensor& q, const Tensor& k, const Tensor& v) {
   TORCH_CHECK(q.defined() && k.defined(), op, ": q and k must be defined tensors");
@@ -77,11 +65,6 @@ void check_key_mask(const char* op, const Tensor& key_mask, const Tensor& k) {
               op, ": key_mask must be [", k.size(0), ", ", k.size(2), "], got ", key_mask.sizes());
   TORCH_CHECK(key_mask.device() == k.device(), op, ": key_mask must be on ", k.device(), ", got ",
               key_mask.device());
-}
-
-bool has_values(const Tensor& t) {
-  return t.has_storage() && !t.is_meta() && !t.unsafeGetTensorImpl()->is_python_dispatch() &&
-         !t.key_set().has(c10::DispatchKey::Functionalize);
 }
 
 Tensor expand_heads(const Tensor& t, std::int64_t heads) {

@@ -46,22 +46,11 @@ class SoftmaxRows {
   bool causal_;
 };
 
-/// Throws where t is sparse: ATen's own refusals name no argument. Undefined tensors pass.
-void check_dense(const char* op, const char* name, const Tensor& t);
-
-/// Throws where an option that is not 0 would be 0 or infinity in the arithmetic for `dtype`, which
-/// is float32 for all but float64: the result would be NaN, or that of another option.
-void check_float_range(const char* op, const char* name, double value, at::ScalarType dtype);
-
 /// Throws unless q, k and v (may be undefined) are [B, H, Lq, D], [B, Hkv, Lk, D], [B, Hkv, Lk, Dv]
 /// of one floating dtype and device, with Hkv dividing H.
 void check_heads(const char* op, const Tensor& q, const Tensor& k, const Tensor& v = {});
 
 /// Throws unless key_mask is bool [B, Lk] on k's device.
 void check_key_mask(const char* op, const Tensor& key_mask, const Tensor& k);
-
-/// Whether the values of t can be looked at: not for meta tensors, wrapped ones (vmap) and those of
-/// a tracer.
-bool has_values(const Tensor& t);
 
 }  // namespace performer
