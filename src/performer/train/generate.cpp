@@ -115,6 +115,13 @@ std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& optio
   const auto row = logits.to(at::kCPU, at::kDouble).contiguous();
   std::vector<double> p(row.const_data_ptr<double>(), row.const_data_ptr<double>() + row.numel());
   for (const auto token : options.forbidden) p[static_cast<std::size_t>(token)] = -INFINITY;
+  if (std::any_of(p.begin(), p.end(),
+                  [](double value) { return std::isnan(value) || value == INFINITY; })) {
+    fail(
+        ExitCode::kDiverged,
+        "the model's output is not finite; its weights have diverged, or --precision is too narrow "
+        "for them");
+  }
   const auto best = std::max_element(p.begin(), p.end());
   if (options.temperature == 0) return best - p.begin();
   const double top = *best;

@@ -59,12 +59,14 @@ class Scan {
     // The step of a damaged line is a guess, and good enough to keep the line.
     if (step && *step <= last_step_) {
       kept_ = end_;
+      kept_lines_ = number_;
       damaged_kept_ = damaged_;
     }
     return true;
   }
 
   std::int64_t kept_bytes() const { return kept_; }
+  std::int64_t kept_lines() const { return kept_lines_; }
 
   double seconds() const {
     const auto record = try_parse_json(training_line_);
@@ -88,7 +90,7 @@ class Scan {
 
  private:
   std::int64_t last_step_;
-  std::int64_t number_ = 0, end_ = 0, kept_ = 0;
+  std::int64_t number_ = 0, end_ = 0, kept_ = 0, kept_lines_ = 0;
   std::int64_t damaged_ = 0, damaged_kept_ = 0, first_damaged_ = 0;
   std::string training_line_;
 };
@@ -126,17 +128,19 @@ MetricsLog::MetricsLog(const std::filesystem::path& path, std::int64_t last_step
   const auto found = scan(path, last_step);
   if (last_step >= 0) found.tell(path, warn);
   seconds_ = found.seconds();
+  num_lines_ = found.kept_lines();
   if (found.kept_bytes() != file_.size()) file_.cut(found.kept_bytes());
 }
 
 void MetricsLog::append(const nlohmann::ordered_json& record) {
   const auto replace = nlohmann::ordered_json::error_handler_t::replace;
-  file_.append(sealed(record.dump(-1, ' ', false, replace)) + "\n");
+  if (file_.append(sealed(record.dump(-1, ' ', false, replace)) + "\n")) ++num_lines_;
 }
 
 void MetricsLog::cut_after(std::int64_t step) {
-  const auto kept = scan(file_.path(), step).kept_bytes();
-  if (kept != file_.size()) file_.cut(kept);
+  const auto found = scan(file_.path(), step);
+  num_lines_ = found.kept_lines();
+  if (found.kept_bytes() != file_.size()) file_.cut(found.kept_bytes());
 }
 
 }  // namespace performer::train

@@ -34,11 +34,14 @@ class MetricsLog {
   /// taken; 0 where there was none.
   double seconds() const { return seconds_; }
 
+  /// Lines that the file holds.
+  std::int64_t num_lines() const { return num_lines_; }
   std::int64_t num_lost() const { return file_.num_lost(); }
 
  private:
   AppendFile file_;
   double seconds_ = 0;
+  std::int64_t num_lines_ = 0;
 };
 
 }  // namespace performer::train

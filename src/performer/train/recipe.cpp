@@ -24,6 +24,9 @@ void check_train(const Recipe& r) {
           r.optimizer.beta2);
   require(r.optimizer.eps > 0, "optimizer.eps", "above 0", r.optimizer.eps);
   require(r.optimizer.clip >= 0, "optimizer.clip", "0 or more", r.optimizer.clip);
+  require(r.optimizer.weight_decay >= 0, "optimizer.weight_decay", "0 or more",
+          r.optimizer.weight_decay);
+  require(r.schedule.final_ratio >= 0, "schedule.final_ratio", "0 or more", r.schedule.final_ratio);
   require(r.guard.spike_factor > 1, "guard.spike_factor", "above 1", r.guard.spike_factor);
   // Rows are as long as their longest; what they may be is what memory is asked for.
   constexpr std::int64_t kMostTokens = std::int64_t{1} << 36;
@@ -73,13 +76,18 @@ void check(const Recipe& recipe) {
   }
 }
 
-Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments) {
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
+                   const std::vector<std::string>& changes) {
   Recipe recipe;
   auto tree = ConfigTree::from_toml_file(path);
   ConfigTree given;
   for (const auto& assignment : assignments) {
     tree.set(assignment);
     given.set(assignment);
+  }
+  for (const auto& change : changes) {
+    tree.set(change, "--change");
+    given.set(change, "--change");
   }
   tree.read_into(list_fields(recipe));
   data::look_beside_recipe(recipe.data, path, [&](std::string_view key) {

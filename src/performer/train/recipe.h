@@ -36,8 +36,10 @@ void visit_fields(Config& c, Visitor&& field) {
   field("guard", c.guard, "");
 }
 
-/// Reads a recipe, applies `--set` assignments in order, and checks every rule on it.
-Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments);
+/// Reads a recipe, applies the assignments of `--set` and then those of `--change` in order, and
+/// checks every rule on it.
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
+                   const std::vector<std::string>& changes = {});
 /// The recipe of a checkpoint's config.json.
 Recipe recipe_from_json(const std::string& text, const std::string& source);
 std::string recipe_to_json(const Recipe& recipe);

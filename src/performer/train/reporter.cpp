@@ -38,6 +38,12 @@ void Reporter::start_after(std::int64_t step) {
   const auto warn = [](const std::string& message) { log_warning("{}", message); };
   metrics_.emplace(folder_ / "metrics.jsonl", step > 0 ? step : -1, warn);
   events_.emplace(folder_, EventWriter::Start{wall_time(), step + 1}, warn);
+  if (const auto there = metrics_->num_lines(); there < earlier_lines_) {
+    log_warning(
+        "{}: holds {} of the {} lines that the run had written by step {}; the others are lost, "
+        "the run goes on",
+        (folder_ / "metrics.jsonl").string(), there, earlier_lines_, step);
+  }
   first_step_ = step;
   earlier_seconds_ = metrics_->seconds();
   started_ = window_started_ = Clock::now();
@@ -129,6 +135,7 @@ void Reporter::event(const Json& record) { metrics_->append(record); }
 
 Json Reporter::state() const {
   return {{"tokens", tokens_},
+          {"lines", metrics_->num_lines()},
           {"window",
            {{"loss_sum", window_.loss_sum},
             {"correct", window_.correct},
@@ -139,6 +146,7 @@ Json Reporter::state() const {
 
 void Reporter::load(const JsonView& state) {
   tokens_ = state.at("tokens").integer(0);
+  if (state.contains("lines")) earlier_lines_ = state.at("lines").integer(0);
   const JsonView window = state.at("window");
   window_.loss_sum = window.at("loss_sum").number();
   window_.correct = window.at("correct").number();

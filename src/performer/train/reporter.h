@@ -23,7 +23,7 @@ class Reporter {
   Reporter(const std::filesystem::path& run_folder, const TrainConfig& config);
 
   /// Opens the files for a run that goes on after `step`; metric lines newer than that are dropped,
-  /// since the run will write them again.
+  /// since the run will write them again. Warns of lines that are no longer there.
   void start_after(std::int64_t step);
   /// What the progress is shown beside: the frequencies' perplexity, kept in the metrics of a run
   /// that begins.
@@ -54,7 +54,8 @@ class Reporter {
   Window window_;
   std::int64_t tokens_ = 0;  // of the whole run
   std::chrono::steady_clock::time_point started_, window_started_;
-  double earlier_seconds_ = 0;  // of the run, before this start
+  double earlier_seconds_ = 0;      // of the run, before this start
+  std::int64_t earlier_lines_ = 0;  // of metrics, that the checkpoint has seen
   std::int64_t first_step_ = 0;
   double frequencies_ = 0;  // perplexity of guesses by frequency; 0: not known
 };

@@ -113,23 +113,30 @@ std::string progress_to_json(const Progress& progress, const Json& parts) {
   return json.dump(2) + "\n";
 }
 
-Progress progress_from_json(const JsonView& json) {
+Progress progress_from_json(const JsonView& json, std::int64_t step) {
+  // Far beyond every run, and far enough from the end of what an integer holds to count on.
+  constexpr std::int64_t kMostRows = std::int64_t{1} << 60, kMostDraws = std::int64_t{1} << 30;
   Progress progress;
-  progress.step = json.at("step").integer(0);
-  progress.position = json.at("position").integer(0);
-  progress.extra_draws = json.at("extra_draws").integer(0);
+  progress.step = json.at("step").integer(step, step);
+  progress.position = json.at("position").integer(0, kMostRows);
+  progress.extra_draws = json.at("extra_draws").integer(0, kMostDraws);
   progress.best_loss = json.at("best_loss").number();
-  progress.best_step = json.at("best_step").integer(0);
+  progress.best_step = json.at("best_step").integer(0, step);
   progress.worse = json.at("worse").integer(0);
   progress.overfit = json.at("overfit").integer(0);
   progress.skipped = json.at("skipped").integer(0);
-  progress.regular = json.at("regular").integer(0);
-  progress.rollbacks = json.at("rollbacks").integer(0);
-  for (const auto& item : json.at("data").value().items()) {
-    const auto data = json.at("data").at(item.key());
-    progress.data[item.key()] = {data.at("samples").integer(0), data.at("sha256").string()};
+  // Checkpoints of older versions have none of these.
+  if (json.contains("regular")) progress.regular = json.at("regular").integer(0, step);
+  if (json.contains("rollbacks")) progress.rollbacks = json.at("rollbacks").integer(0);
+  if (json.contains("data")) {
+    const auto data = json.at("data");
+    data.at("train");
+    for (const auto& item : data.value().items()) {
+      const auto split = data.at(item.key());
+      progress.data[item.key()] = {split.at("samples").integer(0), split.at("sha256").string()};
+    }
   }
-  progress.changes = changes_from_json(json.at("changes"));
+  if (json.contains("changes")) progress.changes = changes_from_json(json.at("changes"));
   return progress;
 }
 

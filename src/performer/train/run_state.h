@@ -52,6 +52,7 @@ data::TokenSpace tokenizer_from_files(const std::map<std::string, std::string>& 
                                       const std::string& folder);
 
 std::string progress_to_json(const Progress& progress, const nlohmann::ordered_json& parts);
-Progress progress_from_json(const JsonView& json);
+/// Of the checkpoint of that step; kCorrupt for what no run writes.
+Progress progress_from_json(const JsonView& json, std::int64_t step);
 
 }  // namespace performer::train

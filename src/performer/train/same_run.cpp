@@ -16,10 +16,14 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::array<std::string_view, 12> kFree = {
+// The paths of data are free since what they hold is compared: files move, and are named otherwise
+// from another folder.
+constexpr std::array<std::string_view, 19> kFree = {
     "description",       "train.steps",         "train.seconds",      "train.log_every",
     "train.valid_every", "train.valid_batches", "train.patience",     "train.checkpoint_every",
-    "train.keep_last",   "train.keep_every",    "train.sample_every", "train.workers"};
+    "train.keep_last",   "train.keep_every",    "train.sample_every", "train.workers",
+    "data.train",        "data.valid",          "data.test",          "data.ood",
+    "data.split_table",  "data.documents",      "data.tokenizer"};
 constexpr std::array<std::string_view, 2> kOnRequest = {"train.batch", "train.step_tokens"};
 constexpr std::array<std::string_view, 3> kSectionsOnRequest = {"optimizer.", "schedule.",
                                                                 "guard."};
@@ -102,6 +106,11 @@ std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
     changes.push_back({resumed.step, key, old_text, new_text});
   }
   return changes;
+}
+
+bool changes_losses(const Change& change) {
+  return change.key.starts_with("data.") || change.key == "train.batch" ||
+         change.key == "train.step_tokens";
 }
 
 void check_same_tokens(const std::map<std::string, std::string>& before,

@@ -36,6 +36,9 @@ struct Resumed {
 std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
                                     const Resumed& resumed);
 
+/// Whether the losses before a change say nothing of those after it: other data, other batches.
+bool changes_losses(const Change& change);
+
 /// kUsage, saying what differs, unless both hold the same meaning of tokens and classes.
 void check_same_tokens(const std::map<std::string, std::string>& before,
                        const std::map<std::string, std::string>& now, const std::string& place);

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <string_view>
 #include <unordered_map>
 
@@ -50,10 +49,7 @@ at::ScalarType scalar_type(Dtype dtype) {
 
 at::Tensor copy_of(const safetensors::Reader& reader, const safetensors::TensorEntry& entry) {
   at::Tensor tensor = at::empty(entry.shape, at::TensorOptions(scalar_type(entry.dtype)));
-  const auto bytes = reader.data(entry);
-  if (!bytes.empty()) {
-    std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
-  }
+  reader.read(entry, {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()});
   return tensor;
 }
 

@@ -148,9 +148,13 @@ void Trainer::show_samples() {
   sampling.seed = recipe_.seed;
   sampling.stop = space.eos;
   sampling.forbidden = never_generated(space);
-  const auto samples = generate(model_, {space.start}, sampling, kSamples).sequences;
-  for (std::size_t i = 0; i < samples.size(); ++i) {
-    log_info("step {}  sample {}: {}", progress_.step, i + 1, space.decode(samples[i]));
+  try {
+    const auto samples = generate(model_, {space.start}, sampling, kSamples).sequences;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      log_info("step {}  sample {}: {}", progress_.step, i + 1, space.decode(samples[i]));
+    }
+  } catch (const Error& error) {  // whether the run has diverged is for the guard to say
+    log_warning("step {}: no samples: {}", progress_.step, error.what());
   }
 }
 

@@ -56,6 +56,7 @@ class Trainer {
  private:
   void restore();
   void resume_from(const Checkpoint& checkpoint);
+  void go_on_before(const Checkpoint& unusable, const std::string& why);
   void check_same_data(const std::string& place, std::vector<Change>& changes);
   void load(const Checkpoint& checkpoint);
   data::BatchStream training_rows() const;

@@ -36,6 +36,12 @@ void Trainer::resume_from(const Checkpoint& checkpoint) {
          progress_.overfit, options_.overfit);
   }
   check_same_data(place, changes);
+  const bool other_losses = std::ranges::any_of(changes, changes_losses);
+  if (other_losses) guard_.reset();
+  if (const auto why = unsound()) {
+    go_on_before(checkpoint, *why);
+    return;
+  }
   saved_step_ = proven_step_ = progress_.step;
   const auto best = progress_.best_step > 0 ? std::optional(progress_.best_step) : std::nullopt;
   store_.mend_best(best,
@@ -54,6 +60,19 @@ void Trainer::resume_from(const Checkpoint& checkpoint) {
                      {"after", parse_json(change.after, change.key)}});
     progress_.changes.push_back(change);
   }
+}
+
+// Its bytes are as they were saved, and yet no run saves such weights: they came from elsewhere.
+void Trainer::go_on_before(const Checkpoint& unusable, const std::string& why) {
+  const auto place = unusable.folder().string();
+  const auto older = store_.newest_good_up_to(
+      unusable.step() - 1, [](const Error& error) { log_warning("{}", error.what()); });
+  if (!older) {
+    fail(ExitCode::kDiverged, "{}: {}; there is no older checkpoint; begin anew by --restart",
+         place, why);
+  }
+  log_warning("{}: {}; an older checkpoint is used", place, why);
+  resume_from(*older);
 }
 
 std::map<std::string, DataIdentity> Trainer::identify_data() const {
@@ -84,7 +103,7 @@ void Trainer::load(const Checkpoint& checkpoint) {
   const auto file = (checkpoint.folder() / "trainer.json").string();
   const auto values = parse_json(checkpoint.trainer(), file);
   const JsonView json(values, file);
-  progress_ = progress_from_json(json);
+  progress_ = progress_from_json(json, checkpoint.step());
   guard_.load(json.at("guard"));
   reporter_.load(json.at("reporter"));
   model_->redraw(json.at("draw").integer(0, UINT32_MAX));
