@@ -26,6 +26,14 @@ TEST(Nearest, ComparesTheLastPartsOfDottedNames) {
   EXPECT_EQ(nearest_name("optimizer.lr", keys), "");
 }
 
+TEST(Nearest, CallsNoOtherWordNear) {
+  const std::vector<std::string> keys{"model.attention.eps", "data.ood", "train.batch",
+                                      "optimizer.rate", "schedule.kind"};
+  for (const char* name : {"train.epochs", "optimizer.foo", "data.path", "optimizer.name"}) {
+    EXPECT_EQ(nearest_name(name, keys), "") << name;
+  }
+}
+
 TEST(Nearest, TakesNoTimeOverLongWords) {
   EXPECT_EQ(nearest_name(std::string(10'000'000, 'a'), {std::string(10'000'000, 'a')}), "");
 }

@@ -33,7 +33,7 @@ std::string_view last_part(std::string_view dotted) {
 
 // More changes than that make another word.
 std::int64_t tolerated(std::string_view word) {
-  return static_cast<std::int64_t>(word.size()) / 3 + 1;
+  return std::max<std::int64_t>(1, std::ssize(word) / 3);
 }
 
 }  // namespace
