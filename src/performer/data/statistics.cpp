@@ -77,9 +77,11 @@ Baselines baselines_of(const TokenSpace& space, Ends ends, std::span<const std::
     seen.at(static_cast<std::size_t>(space.eos)) = 0;
     asked.at(static_cast<std::size_t>(space.eos)) = 0;
   }
+  // A masked model is never asked for an end.
+  const auto eos = static_cast<std::size_t>(space.eos);
+  const bool guessed = has_eos && (seen.at(eos) > 0 || asked.at(eos) > 0);
   Baselines result;
-  result.choices =
-      classes ? space.num_classes() : space.regular + (has_eos && ends == Ends::kCounted ? 1 : 0);
+  result.choices = classes ? space.num_classes() : space.regular + (guessed ? 1 : 0);
   result.targets = std::accumulate(asked.begin(), asked.end(), std::int64_t{0});
   result.uniform = uniform_baseline(result.choices);
   result.empirical = empirical_baseline(seen, asked);

@@ -46,8 +46,9 @@ Baseline empirical_baseline(std::span<const std::int64_t> train,
 /// Each of `tokens` equally likely.
 Baseline uniform_baseline(std::int64_t tokens);
 
-/// Whether EOS is one of the tokens that are guessed. Apart, it is neither a choice nor a target:
-/// what is left are the letters, and the figures are those of the data whatever the rows are.
+/// Whether EOS, where it is a target at all, is one of the tokens that are guessed. Apart, it is
+/// neither a choice nor a target: what is left are the letters, and the figures are those of the
+/// data whatever the rows are.
 enum class Ends : std::uint8_t { kApart, kCounted };
 
 struct Baselines {
