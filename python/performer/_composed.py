@@ -20,6 +20,25 @@ class Composed(NamedTuple):
     dtype: torch.dtype  # of the output; the features are never below float32
 
 
+def features_of(
+    f: ElementwiseMap, x: Tensor, W: Tensor | None, eps: float | None, bias: Tensor | None
+) -> Tensor:
+    """f(x W^T) + eps, or f(x) + eps, in x's dtype; refuses what the named maps refuse."""
+    if bias is not None:
+        raise ValueError("features: bias belongs to the softmax maps, got feature_map=<callable>")
+    if not callable(f):
+        raise TypeError(f"features: feature_map must be a name or a function, got {f!r}")
+    check_scale_and_eps(None, eps, "features")
+    if W is None:
+        return apply_map(f, x, eps)
+    if W.dim() != 2 or x.dim() < 1 or W.shape[1] != x.shape[-1] or W.shape[0] < 1:
+        raise ValueError(
+            f"features: W must be [M, D] with the D of x {list(x.shape)}, got {list(W.shape)}"
+        )
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    return apply_map(f, (x.to(dtype) @ W.to(dtype).mT).to(x.dtype), eps)
+
+
 def apply_map(f: ElementwiseMap, u: Tensor, eps: float | None) -> Tensor:
     """f(u) + eps; f must keep the shape."""
     phi = f(u)
@@ -49,7 +68,11 @@ def compose(
         )
     q, k, v = _cast_for_autocast(qkv)
     _check(q, k, v)
-    _check_options(scale, eps, key_mask)
+    check_scale_and_eps(scale, eps)
+    if key_mask is not None and key_mask.dtype != torch.bool:
+        raise ValueError(
+            f"favor_attention: key_mask must be bool (True = a real key), got {key_mask.dtype}"
+        )
     _check_heads(W, q.shape[1], k.shape[1])
     if key_mask is not None and key_mask.shape == (k.shape[0], k.shape[2]):
         # A masked key that holds NaN must not reach f, whose slope would carry it to W.
@@ -83,6 +106,10 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
                 f"favor_attention: {name} must be [batch, heads, length, dim], "
                 f"got {list(tensor.shape)}"
             )
+        if tensor.shape[1] == 0:
+            raise ValueError(
+                f"favor_attention: {name} must have at least one head, got {list(tensor.shape)}"
+            )
         if tensor.dtype != q.dtype or not tensor.dtype.is_floating_point:
             raise ValueError(
                 f"favor_attention: q, k, v must have one floating-point dtype, "
@@ -90,15 +117,13 @@ def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
             )
 
 
-def _check_options(scale: float | None, eps: float | None, key_mask: Tensor | None) -> None:
+def check_scale_and_eps(
+    scale: float | None, eps: float | None, op: str = "favor_attention"
+) -> None:
     if scale is not None and not (math.isfinite(scale) and scale > 0):
-        raise ValueError(f"favor_attention: scale must be finite and positive, got {scale}")
+        raise ValueError(f"{op}: scale must be finite and positive, got {scale}")
     if eps is not None and not (math.isfinite(eps) and eps >= 0):
-        raise ValueError(f"favor_attention: eps must be finite and not negative, got {eps}")
-    if key_mask is not None and key_mask.dtype != torch.bool:
-        raise ValueError(
-            f"favor_attention: key_mask must be bool (True = a real key), got {key_mask.dtype}"
-        )
+        raise ValueError(f"{op}: eps must be finite and not negative, got {eps}")
 
 
 def _check_heads(W: Tensor | None, heads: int, key_heads: int) -> None:

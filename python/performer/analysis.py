@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from performer._composed import compose
-from performer.projection import Projection
+from performer.projection import Projection, dense
 
 __all__ = [
     "ApproximationQuality",
@@ -60,7 +60,7 @@ def attention_map(
         >>> A = performer.attention_map(q, k, W, rows=slice(0, 8), causal=True)
         >>> thumbnail = performer.attention_map(q, k, W, pool=256)
     """
-    W, projection_k = _dense(W), _dense(projection_k)
+    W, projection_k = dense(W), dense(projection_k)
     if not isinstance(feature_map, str):
         composed = compose(feature_map, (q, k, k), (W, projection_k), (scale, eps), key_mask)
         q, k, W, projection_k = composed.phi_q, composed.phi_k, None, None
@@ -157,6 +157,8 @@ class ApproximationQuality(NamedTuple):
         return f"ApproximationQuality(heads={self.error.numel()}, {', '.join(ranges)})"
 
     def __str__(self) -> str:
+        if self.error.is_meta:
+            return repr(self)
         names = ("head", "|x+y|^2", "predicted", "effective", "error", "averaging", "suggested M")
         lines = ["  ".join(f"{name:>11}" for name in names)]
         for head, values in enumerate(zip(*(field.tolist() for field in self), strict=True)):
@@ -165,10 +167,17 @@ class ApproximationQuality(NamedTuple):
 
 
 def _range(values: Tensor) -> str:
+    if values.is_meta:
+        return "meta"
     if values.numel() == 0:
         return "none"
-    least, most = (f"{value.item():.4g}" for value in (values.min(), values.max()))
-    return least if least == most else f"{least}...{most}"
+    numbers = values[~values.isnan()]
+    missing = values.numel() - numbers.numel()
+    if numbers.numel() == 0:
+        return "nan"
+    least, most = (f"{value.item():.4g}" for value in (numbers.min(), numbers.max()))
+    text = least if least == most else f"{least}...{most}"
+    return f"{text} and {missing} nan" if missing else text
 
 
 def approximation_quality(
@@ -207,13 +216,13 @@ def approximation_quality(
             q,
             k,
             v,
-            _dense(W),
+            dense(W),
             feature_map,
             causal,
             scale,
             eps,
             key_mask,
-            _dense(projection_k),
+            dense(projection_k),
             bias_q,
             bias_k,
             key_bias,
@@ -234,7 +243,7 @@ def oprf(W: Tensor | Projection, a: Tensor | float) -> tuple[Tensor, Tensor]:
         >>> out = performer.favor_attention(q, k, v, W2, bias_q=b, bias_k=b)
     """
     value = a if isinstance(a, Tensor) else torch.tensor(float(a), dtype=torch.float64)
-    W2, b = torch.ops.performer.oprf(_dense(W), value)
+    W2, b = torch.ops.performer.oprf(dense(W), value)
     return W2, b
 
 
@@ -245,10 +254,6 @@ def fit_oprf(
     a query and a real key. A constant for gradients; scale None is 1/sqrt(D)."""
     a: Tensor = torch.ops.performer.fit_oprf(q, k, scale, key_mask)
     return a
-
-
-def _dense(W: Tensor | Projection | None) -> Tensor | None:
-    return W.dense() if isinstance(W, Projection) else W
 
 
 def _index(index: Index | None, x: Tensor) -> Tensor | None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 import torch
 from torch import Tensor
 
-from performer._composed import ElementwiseMap, apply_map, compose, salt
+from performer._composed import ElementwiseMap, compose, features_of, salt
 from performer.diagnostics import note_composed
-from performer.projection import Projection
+from performer.projection import Projection, dense
 from performer.state import FavorState
 
 if TYPE_CHECKING:
@@ -101,7 +101,8 @@ def favor_attention(
             elementwise Python function f, whose features are computed by tensor operations.
         causal: position i sees keys j <= i; needs Lq == Lk.
         scale: None is 1/sqrt(D), for generalised maps 1.
-        eps: generalised maps only, phi = f(W x) + eps; None is 1e-3, for elu1 0.
+        eps: generalised maps only, phi = f(W x) + eps; None is 1e-3, for elu1 0, whose float32 rows
+            are 0 where all W x of queries and keys are below -52 (docs/numerics.md).
         renormalize: False returns the numerator, sum_j phi(x_i) . phi(y_j) v_j.
         key_mask: bool [B, Lk], True is a real key.
         cu_seqlens_q, cu_seqlens_k: int [N + 1], bounds of N packed sequences; then B is 1.
@@ -123,7 +124,7 @@ def favor_attention(
         >>> performer.favor_attention(q, k, v, W, causal=True).shape
         torch.Size([2, 8, 1000, 64])
     """
-    W, projection_k = _dense(W), _dense(projection_k)
+    W, projection_k = dense(W), dense(projection_k)
     options: dict[str, Any] = {
         "causal": causal,
         "renormalize": renormalize,
@@ -232,22 +233,11 @@ def features(
         >>> phi.shape
         torch.Size([10, 256])
     """
-    W = _dense(W)
+    W = dense(W)
     if isinstance(feature_map, str):
         phi: Tensor = torch.ops.performer.features(x, W, feature_map, bias, eps)
         return phi
-    if bias is not None:
-        raise ValueError("features: bias belongs to the softmax maps, got feature_map=<callable>")
-    return apply_map(feature_map, x if W is None else _wide_product(x, W), eps)
-
-
-def _wide_product(x: Tensor, W: Tensor) -> Tensor:
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    return (x.to(dtype) @ W.to(dtype).mT).to(x.dtype)
-
-
-def _dense(W: Tensor | Projection | None) -> Tensor | None:
-    return W.dense() if isinstance(W, Projection) else W
+    return features_of(feature_map, x, W, eps, bias)
 
 
 def _call_composed(

@@ -147,3 +147,8 @@ def _register_shapes() -> None:
 
 
 _register_shapes()
+
+
+def dense(W: Tensor | Projection | None) -> Tensor | None:
+    """W as the operators take it."""
+    return W.dense() if isinstance(W, Projection) else W

@@ -29,8 +29,15 @@ class FavorState(NamedTuple):
 
     def reorder(self, index: Tensor) -> "FavorState":
         """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""
+        try:
+            kv = self.kv.index_select(0, index)
+        except (IndexError, RuntimeError) as error:
+            raise IndexError(
+                f"FavorState.reorder: index must be int64 [N'] of sequences below "
+                f"{self.kv.shape[0]} on {self.kv.device}, got {describe(index)} on {index.device}"
+            ) from error
         return FavorState(
-            self.kv.index_select(0, index),
+            kv,
             self.normalizer.index_select(0, index),
             self.log2_scale.index_select(0, index),
             self.fingerprint,
@@ -64,6 +71,7 @@ class FavorState(NamedTuple):
         if not states:
             raise ValueError("FavorState.concatenate: states must not be empty")
         for state in states[1:]:
+            _check_same_form(states[0], state)
             check_same_features("FavorState.concatenate", states[0], state)
         return FavorState(
             torch.cat([state.kv for state in states]),
@@ -78,10 +86,24 @@ def describe(tensor: Tensor) -> str:
     return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
 
 
+def _check_same_form(first: FavorState, other: FavorState) -> None:
+    for name in ("kv", "normalizer", "log2_scale"):
+        one, two = getattr(first, name), getattr(other, name)
+        same = one.dtype == two.dtype and one.device == two.device
+        if not same or one.shape[1:] != two.shape[1:]:
+            raise ValueError(
+                f"FavorState.concatenate: the states must agree but for the number of sequences, "
+                f"got {name} {describe(one)} on {one.device} and {describe(two)} on {two.device}"
+            )
+
+
 def check_same_features(op: str, first: FavorState, second: FavorState) -> None:
     """Sums of different features must not be added; a missing fingerprint is not checked."""
     if first.fingerprint is None or second.fingerprint is None:
         return
+    for fingerprint in (first.fingerprint, second.fingerprint):
+        if fingerprint.dtype != torch.int64 or fingerprint.shape != (1,):
+            raise ValueError(f"{op}: fingerprint must be int64 [1], got {describe(fingerprint)}")
     message = f"{op}: the states must come from the same projection, map and scale"
     same = (first.fingerprint == second.fingerprint).all()
     if torch.compiler.is_compiling():

@@ -123,6 +123,26 @@ class TestState:
                 *inputs("positive", B=2), initial_state=self.state()._replace(fingerprint=None)
             )
 
+    @pytest.mark.parametrize(
+        "fingerprint", [torch.tensor([1.5]), torch.tensor([1, 2]), torch.tensor([[1]])]
+    )
+    def test_merge_of_no_fingerprint(self, fingerprint):
+        wrong = self.state()._replace(fingerprint=fingerprint)
+        for pair in ((self.state(), wrong), (wrong, wrong)):
+            with pytest.raises(ValueError, match=r"fingerprint must be int64 \[1\], got"):
+                performer.merge_states(*pair)
+
+    @pytest.mark.parametrize("index", [torch.tensor([1]), torch.tensor([0.0]), torch.tensor([[0]])])
+    def test_reorder_by_what_is_no_sequence(self, index):
+        with pytest.raises(IndexError, match=r"FavorState.reorder: index must be int64 .* below 1"):
+            self.state().reorder(index)
+
+    def test_concatenation_of_other_forms(self):
+        state = self.state()
+        for other in (state._replace(kv=state.kv.float()), state._replace(kv=state.kv[:, :0])):
+            with pytest.raises(ValueError, match="must agree but for the number of sequences"):
+                performer.FavorState.concatenate([state, other])
+
     def test_merge_of_other_shapes(self):
         state = self.state()
         other = state._replace(kv=state.kv[..., :1])
@@ -159,6 +179,26 @@ class TestCallable:
             performer.favor_attention(q, k, v, W, torch.relu, projection_k=W)
         with pytest.raises(RuntimeError, match="key_bias"):
             performer.favor_attention(q, k, v, W, torch.relu, key_bias=tensor(1, 1, 4))
+
+    @pytest.mark.parametrize("name", "qkv")
+    def test_no_heads(self, name):
+        tensors = dict(zip("qkvW", inputs("relu"), strict=True))
+        tensors[name] = tensors[name][:, :0]
+        with pytest.raises(ValueError, match=f"{name} must have at least one head, got"):
+            performer.favor_attention(*tensors.values(), torch.relu)
+
+    @pytest.mark.parametrize(
+        ("options", "message"),
+        [
+            ({"W": tensor(2)}, r"features: W must be \[M, D\].*got \[2\]"),
+            ({"W": tensor(1, 3, 2)}, r"W must be .*got \[1, 3, 2\]"),
+            ({"eps": NAN}, "features: eps must be finite and not negative, got nan"),
+        ],
+    )
+    def test_features_keep_the_rules_of_the_named_maps(self, options, message):
+        for feature_map in ("relu", torch.relu):
+            with pytest.raises((ValueError, RuntimeError), match=message.split(".*")[0]):
+                performer.features(tensor(4, 2), feature_map=feature_map, **options)
 
     def test_features_take_no_bias(self):
         with pytest.raises(ValueError, match="bias belongs to the softmax maps"):

@@ -39,6 +39,10 @@ def test_a_quality_prints_ranges_over_the_heads():
     assert len(str(quality).splitlines()) == 1 + 32 + 1
     none = performer.ApproximationQuality(*(torch.empty(0) for _ in quality))
     assert "error=none" in repr(none)
+    meta = performer.ApproximationQuality(*(torch.empty(3, device="meta") for _ in quality))
+    assert "error=meta" in repr(meta) and str(meta) == repr(meta)
+    holes = quality._replace(error=torch.tensor([0.5, float("nan"), 0.25]))
+    assert "error=0.25...0.5 and 1 nan" in repr(holes)
 
 
 def test_modules_print_their_options_and_maps():
