@@ -7,6 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+_REMOVES = -1e8  # added to a logit
+_MAPS_WITH_BIAS = ("positive", "loglinear", "hyperbolic", "trigonometric")
+
 
 class Masks(NamedTuple):
     """Arguments of favor_attention."""
@@ -33,12 +36,19 @@ def read_mask(op: str, mask: Tensor, sizes: Sizes) -> Masks:
     read by value: rows that are all the same, the causal triangle, or both at once.
     """
     mask = _in_four_dimensions(op, mask, sizes)
+    if sizes.queries == 0:
+        return Masks()
     if mask.shape[2] == 1 or mask.stride(2) == 0:
         return _of_keys(mask[:, :, 0], sizes)
     if torch.compiler.is_compiling():
         raise ValueError(
             f"{op}: compiled code cannot look into attn_mask {list(mask.shape)}; "
-            f"pass is_causal=True for a causal one, or [batch, 1, 1, keys] for one of keys"
+            f"pass is_causal=True for a causal one, or [..., 1, keys] for one of keys"
+        )
+    if mask.requires_grad and torch.is_grad_enabled():  # one row is read: it alone would learn
+        raise ValueError(
+            f"{op}: an attn_mask that is learned must be stored once per key, [..., 1, keys], "
+            f"got {list(mask.shape)}"
         )
     if bool((mask == mask[:, :, :1]).all()):
         return _of_keys(mask[:, :, 0], sizes)
@@ -50,8 +60,8 @@ def read_mask(op: str, mask: Tensor, sizes: Sizes) -> Masks:
         if bool((below == last.expand_as(mask).masked_fill(~triangle, 0)).all()):
             return _of_keys(last[:, :, 0], sizes)._replace(causal=True)
     raise ValueError(
-        f"{op}: attn_mask must be causal, or the same for every query (padding), or both, got "
-        f"another one of {list(mask.shape)}; FAVOR+ forms no single weights that it could remove"
+        f"{op}: attn_mask must be causal, or the same for every query (padding), or both, got a "
+        f"mask {list(mask.shape)} of neither kind; FAVOR+ forms no single weights to remove"
     )
 
 
@@ -62,14 +72,33 @@ def read_multihead_mask(mask: Tensor | None, is_causal: bool, sizes: Sizes) -> M
     """
     if mask is None or is_causal:
         return Masks(causal=is_causal)
+    rows = sizes.batch * sizes.heads
+    if mask.dim() != 2 and (mask.dim() != 3 or mask.shape[0] != rows):
+        raise ValueError(
+            f"FavorAttention: attn_mask must be [{sizes.queries}, {sizes.keys}] (queries, keys) or "
+            f"[{rows}, {sizes.queries}, {sizes.keys}] (batch x heads first), "
+            f"got {list(mask.shape)}"
+        )
     if mask.dtype == torch.bool:
         mask = ~mask
-    if mask.dim() == 3 and mask.shape[0] == sizes.batch * sizes.heads:
+    if mask.dim() == 3:
         mask = mask.unflatten(0, sizes[:2])
     return read_mask("FavorAttention", mask, sizes)
 
 
-def read_key_masks(key_mask: Tensor | None, key_padding_mask: Tensor | None) -> Tensor | None:
+def check_bias(op: str, masks: Masks, feature_map: object) -> None:
+    """Whether the map can add what attn_mask adds; keys left out, every map can do."""
+    if masks.key_bias is not None and feature_map not in _MAPS_WITH_BIAS:
+        raise ValueError(
+            f"{op}: attn_mask must be bool and the same for all heads with feature_map "
+            f"{feature_map!r} (softmax maps alone add numbers to their logits), got one that adds "
+            f"{list(masks.key_bias.shape)} (batch, heads, keys)"
+        )
+
+
+def read_key_masks(
+    key_mask: Tensor | None, key_padding_mask: Tensor | None, sizes: Sizes
+) -> Tensor | None:
     """key_mask, or what key_padding_mask of nn.MultiheadAttention says: bool, True is padding; or
     floating with 0 and -inf, into which torch's encoder layers turn it."""
     if key_padding_mask is None:
@@ -80,6 +109,11 @@ def read_key_masks(key_mask: Tensor | None, key_padding_mask: Tensor | None) -> 
             "say the same thing, got both; pass one"
         )
     mask, wrong = key_padding_mask, "FavorAttention: key_padding_mask must be bool (True: padding)"
+    if mask.shape != (sizes.batch, sizes.keys):
+        raise ValueError(
+            f"FavorAttention: key_padding_mask must be [{sizes.batch}, {sizes.keys}] (batch, "
+            f"length of key), got {list(mask.shape)}"
+        )
     if mask.dtype == torch.bool:
         return ~mask
     if not mask.dtype.is_floating_point:
@@ -134,7 +168,8 @@ def _of_keys(row: Tensor, sizes: Sizes) -> Masks:
 
 
 def _removed(mask: Tensor) -> Tensor:
-    """Pairs that a mask takes out; floating ones often say it by the lowest number of a dtype."""
+    """Pairs that a mask takes out; floating ones say it by the lowest number of some dtype, or by
+    -1e9. Far less than that vanishes beside any other key, and -1e9 is beyond the scales."""
     if mask.dtype == torch.bool:
         return ~mask
-    return mask <= torch.finfo(mask.dtype).min
+    return mask <= max(torch.finfo(mask.dtype).min, _REMOVES)

@@ -55,8 +55,8 @@ def check_call(
 ) -> None:
     if need_weights is not None and return_state:
         raise ValueError(
-            f"FavorAttention: return_state and need_weights={need_weights} both ask for the second "
-            f"place of the result; leave need_weights out"
+            f"FavorAttention: return_state and need_weights={need_weights} both set the second "
+            f"result; leave need_weights out"
         )
     if need_weights and initial_state is not None:
         raise ValueError(

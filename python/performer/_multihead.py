@@ -13,12 +13,36 @@ if TYPE_CHECKING:
 PARTS = ("q", "k", "v")
 
 
+_IN_PLACE = ("__setitem__", "__set__", "__iadd__", "__isub__", "__imul__", "__itruediv__")
+
+
 class JoinedWeight(Tensor):
-    """in_proj_weight as torch.nn.TransformerEncoder asks for it in eval().
+    """in_proj_weight and in_proj_bias, copies as torch.nn.TransformerEncoder reads them in eval().
 
     A type of its own, because torch's fused encoder, which would compute softmax attention from
-    the weights and pass this layer by, leaves tensors of other types alone.
+    the weights and pass this layer by, leaves tensors of other types alone; and because what is
+    written to a copy would vanish. Results of operators are plain tensors.
     """
+
+    @classmethod
+    def __torch_function__(
+        cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = getattr(func, "__name__", "")
+        writes = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
+        targets = [kwargs.get("out")]
+        if writes:
+            targets += [*args, *kwargs.values()][:1]
+        if any(isinstance(target, cls) for target in targets):
+            raise RuntimeError(
+                f"FavorAttention: in_proj_weight and in_proj_bias are copies, which {name} must "
+                f"not write to; write to q_proj, k_proj and v_proj"
+            )
+        with torch._C.DisableTorchFunctionSubclass():
+            result = func(*args, **kwargs)
+        shares = name in ("__get__", "detach")  # as .data, which is written to as well
+        return result.as_subclass(cls) if shares and type(result) is Tensor else result
 
 
 def joined(tensors: list[Tensor | None]) -> Tensor | None:
@@ -26,7 +50,14 @@ def joined(tensors: list[Tensor | None]) -> Tensor | None:
     there = [tensor for tensor in tensors if tensor is not None]
     if len(there) < len(PARTS) or len({tensor.shape[1:] for tensor in there}) > 1:
         return None
-    return torch.cat(there)
+    return torch.cat(there).as_subclass(JoinedWeight)
+
+
+def freeze_alike(ours: nn.Linear, theirs: nn.Linear) -> None:
+    """What did not learn there does not learn here."""
+    for mine, other in ((ours.weight, theirs.weight), (ours.bias, theirs.bias)):
+        if mine is not None and other is not None:
+            mine.requires_grad_(other.requires_grad)
 
 
 def refuse_what_has_no_counterpart(
@@ -70,7 +101,7 @@ def _take_names(layer: MultiheadNames, state: dict[str, Any], prefix: str) -> No
 
 def _split(layer: MultiheadNames, name: str, whole: Tensor) -> tuple[Tensor, ...]:
     rows = [linear.out_features for linear in (layer.q_proj, layer.k_proj, layer.v_proj)]
-    if whole.shape[0] != sum(rows):
+    if whole.dim() == 0 or whole.shape[0] != sum(rows):
         raise RuntimeError(
             f"FavorAttention: {name} must have {sum(rows)} rows ({rows} for queries, keys and "
             f"values), got {list(whole.shape)}"
@@ -86,6 +117,9 @@ class MultiheadNames(nn.Module):
     v_proj: nn.Linear
     # torch.nn.TransformerEncoderLayer would compute softmax attention from in_proj_weight if True.
     _qkv_same_embed_dim = False
+    bias_k = bias_v = None
+    add_zero_attn = False
+    out_proj: nn.Linear
 
     @classmethod
     def from_multihead(
@@ -96,7 +130,7 @@ class MultiheadNames(nn.Module):
         dropout: float | None = None,
         **options: Any,
     ) -> Self:
-        """A layer with the weights, layout, device and mode of `mha`.
+        """A layer with the weights, layout, device and mode of `mha`; what is frozen stays frozen.
 
         options: those of the constructor, such as causal, seed, and layer, the number that gives
         each layer a projection of its own. A dropout of `mha` other than 0 is refused unless
@@ -104,20 +138,32 @@ class MultiheadNames(nn.Module):
 
         Example:
             >>> for n, block in enumerate(encoder.layers):
-            ...     block.self_attn = FavorAttention.from_multihead(
+            ...     block.self_attn = MultiheadAttention.from_multihead(
             ...         block.self_attn, layer=n, dropout=0.0
             ...     )
         """
-        layer = cls(num_features=num_features, **_options_of(mha, dropout), **options)
+        if isinstance(mha, MultiheadNames):
+            raise TypeError(
+                f"{cls.__name__}.from_multihead: mha must be a torch.nn.MultiheadAttention, got a "
+                f"{type(mha).__name__}, which is converted already"
+            )
+        layer = cls(num_features=num_features, **{**_options_of(mha, dropout), **options})
         layer.load_state_dict(mha.state_dict())
+        for part in PARTS:
+            linear = getattr(layer, f"{part}_proj")
+            separate = getattr(mha, f"{part}_proj_weight")
+            weight = mha.in_proj_weight if separate is None else separate
+            linear.weight.requires_grad_(weight.requires_grad)
+            if linear.bias is not None:
+                linear.bias.requires_grad_(mha.in_proj_bias.requires_grad)
+        freeze_alike(layer.out_proj, mha.out_proj)
         layer.train(mha.training)
         return layer
 
     @property
     def in_proj_weight(self) -> Tensor | None:
         """[E + 2 Hkv D, E] as in nn.MultiheadAttention, a copy; None where kdim or vdim differ."""
-        weight = joined([part.weight for part in (self.q_proj, self.k_proj, self.v_proj)])
-        return None if weight is None else weight.as_subclass(JoinedWeight)
+        return joined([part.weight for part in (self.q_proj, self.k_proj, self.v_proj)])
 
     @property
     def in_proj_bias(self) -> Tensor | None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections import OrderedDict
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,21 +15,19 @@ from performer.projection import draw_projection
 CAPACITY = 64  # projections; the one that was not asked for the longest time goes first
 
 
-class Draw(NamedTuple):
-    """Arguments of draw_projection, and where the result lies."""
-
-    num_features: int
-    dim: int
-    heads: int
-    kind: str
-    norm: str
-    seed: int
-    layer: int
-    device: str
-
-
 _lock = threading.Lock()
-_drawn: OrderedDict[Draw, Tensor] = OrderedDict()
+_drawn: OrderedDict[tuple[int | str, ...], Tensor] = (
+    OrderedDict()
+)  # by cached_projection's arguments
+
+
+def _renew_lock() -> None:
+    """The thread that held the lock at a fork does not exist in the child."""
+    global _lock
+    _lock = threading.Lock()
+
+
+os.register_at_fork(after_in_child=_renew_lock)
 
 
 @torch.compiler.assume_constant_result  # compiled code holds the projection as a constant
@@ -44,7 +42,7 @@ def cached_projection(
     device: str,
 ) -> Tensor:
     """W [heads, M, D] float32 on `device`. Nothing may write to it."""
-    draw = Draw(num_features, dim, heads, kind, norm, seed, layer, device)
+    key = (num_features, dim, heads, kind, norm, seed, layer, device)
     if device.startswith("cuda") and torch.cuda.is_current_stream_capturing():
         # A graph reads the address again long after the cache may have let the tensor go.
         raise RuntimeError(
@@ -52,16 +50,22 @@ def cached_projection(
             "capture performer.FavorSDPA, which keeps its own"
         )
     with _lock:
-        if draw in _drawn:
-            _drawn.move_to_end(draw)
-            W = _drawn[draw]
+        if key in _drawn:
+            _drawn.move_to_end(key)
+            W = _drawn[key]
             if W.is_cuda:  # the memory must not serve others before this stream is done with it
                 W.record_stream(torch.cuda.current_stream(W.device))
             return W
-        # Under inference_mode or a tracer's fake tensors the first call must leave a real tensor.
-        with torch.inference_mode(False), torch.no_grad(), _disable_current_modes():
-            W = draw_projection(*draw[:3], kind, norm, seed, layer).to(device)
-        _drawn[draw] = W
+        # Under inference_mode, a tracer's fake tensors or torch.func the first call must leave a
+        # real tensor.
+        with (
+            torch.inference_mode(False),
+            torch.no_grad(),
+            _disable_current_modes(),
+            torch._C._DisableFuncTorch(),
+        ):
+            W = draw_projection(num_features, dim, heads, kind, norm, seed, layer).to(device)
+        _drawn[key] = W
         if len(_drawn) > CAPACITY:
             _drawn.popitem(last=False)
         return W

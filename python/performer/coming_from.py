@@ -7,6 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from performer._multihead import freeze_alike
 from performer.attention import FeatureMap
 from performer.module import FavorAttention
 from performer.sdpa import FavorSDPA
@@ -15,11 +16,15 @@ _NAME = "from_performer_pytorch"
 _EPS = 1e-3  # kernel_epsilon there, which no module changes
 _OF_FAST_ATTENTION = ("dim_heads", "nb_features", "projection_matrix", "causal", "kernel_fn")
 _OF_SELF_ATTENTION = ("heads", "to_q", "to_k", "to_v", "to_out")
+_TAKEN_OVER = ("num_features", "embed_dim", "num_heads", "head_dim")
 _MAPS: tuple[tuple[Any, str], ...] = (
     (nn.ReLU, "relu"),
     (nn.Sigmoid, "sigmoid"),
     (nn.Tanh, "tanh"),
     (nn.Identity, "identity"),
+    (torch.nn.functional.gelu, "gelu"),
+    (torch.nn.functional.sigmoid, "sigmoid"),
+    (torch.nn.functional.tanh, "tanh"),
     (torch.relu, "relu"),
     (torch.nn.functional.relu, "relu"),
     (torch.exp, "exp"),
@@ -47,6 +52,11 @@ def from_performer_pytorch(module: nn.Module, **options: Any) -> FavorSDPA | Fav
         ...     if hasattr(block, "fast_attention"):
         ...         block.fast_attention = performer.from_performer_pytorch(block.fast_attention)
     """
+    for name in _TAKEN_OVER:
+        if name in options:
+            raise ValueError(
+                f"{_NAME}: {name} comes from the module, got {options[name]}; leave it out"
+            )
     alone = not hasattr(module, "fast_attention")
     fast: Any = module if alone else module.fast_attention
     _check_attributes(fast, _OF_FAST_ATTENTION, "FastAttention")
@@ -88,16 +98,14 @@ def _multihead(module: Any, head_dim: int, shared: dict[str, Any]) -> FavorAtten
             f"{_NAME}: dropout must be 0, got {dropout.p}: theirs drops outputs of the layer; set "
             f"module.dropout.p = 0 and put nn.Dropout({dropout.p}) after the converted layer"
         )
-    layer = FavorAttention(
-        module.to_q.in_features,
-        module.heads,
-        head_dim=head_dim,
-        bias=module.to_q.bias is not None,
-        out_bias=module.to_out.bias is not None,
-        shared_projection=True,
-        dtype=module.to_q.weight.dtype,
-        **shared,
-    )
+    own: dict[str, Any] = {
+        "head_dim": head_dim,
+        "bias": module.to_q.bias is not None,
+        "out_bias": module.to_out.bias is not None,
+        "shared_projection": True,
+        "dtype": module.to_q.weight.dtype,
+    }
+    layer = FavorAttention(module.to_q.in_features, module.heads, **{**own, **shared})
     for ours, theirs in (
         (layer.q_proj, module.to_q),
         (layer.k_proj, module.to_k),
@@ -105,6 +113,7 @@ def _multihead(module: Any, head_dim: int, shared: dict[str, Any]) -> FavorAtten
         (layer.out_proj, module.to_out),
     ):
         ours.load_state_dict(theirs.state_dict())
+        freeze_alike(ours, theirs)
     return layer
 
 

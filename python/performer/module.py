@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 import torch
 from torch import Tensor, nn
 
-from performer._masks import Sizes, both, read_key_masks, read_multihead_mask
+from performer._masks import Sizes, both, check_bias, read_key_masks, read_multihead_mask
 from performer._module_checks import CallOptions, check_call, check_input, check_sizes
 from performer._multihead import MultiheadNames, refuse_what_has_no_counterpart
-from performer._precision import KeepsProjection
+from performer._own_projection import KeepsProjection
 from performer._redraw import advance
 from performer.analysis import attention_map
 from performer.attention import FeatureMap, favor_attention, favor_step
-from performer.projection import draw_projection
 from performer.state import FavorState
 
 if TYPE_CHECKING:
@@ -60,10 +59,9 @@ class FavorAttention(MultiheadNames, KeepsProjection):
         >>> y = layer(x)                                        # [B, L, 512]
         >>> y, state = layer(x, return_state=True)
         >>> y_next, state = layer.step(x_next, state)           # [B, 1, 512]
-        >>> encoder_layer.self_attn = FavorAttention.from_multihead(encoder_layer.self_attn)
+        >>> block.self_attn = MultiheadAttention.from_multihead(block.self_attn)  # of an encoder
     """
 
-    projection: Tensor | None  # [Hkv, M, D] or [M, D]
     draw: Tensor  # int64 []
     calls: Tensor  # int64 []: forward calls in train() under redraw_interval
 
@@ -129,7 +127,7 @@ class FavorAttention(MultiheadNames, KeepsProjection):
         )
         self.register_buffer("draw", torch.zeros((), dtype=torch.int64, device=device))
         self.register_buffer("calls", torch.zeros((), dtype=torch.int64, device=device))
-        self._check_options()
+        self._check_options(num_heads, kv_heads, self.q_proj.weight.dtype)
 
     @overload
     def forward(
@@ -205,10 +203,12 @@ class FavorAttention(MultiheadNames, KeepsProjection):
         q, k, v = self._heads(query, key, value, self._position(position, initial_state))
         sizes = Sizes(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
         masks = read_multihead_mask(attn_mask, is_causal, sizes)
+        check_bias("FavorAttention", masks, self.feature_map)
+        padding = read_key_masks(key_mask, key_padding_mask, sizes)
         options: dict[str, Any] = {
             **self._options(),
             "causal": self.causal or masks.causal,
-            "key_mask": both(read_key_masks(key_mask, key_padding_mask), masks.key_mask),
+            "key_mask": both(padding, masks.key_mask),
             "key_bias": masks.key_bias,
         }
         out, state = favor_attention(
@@ -229,21 +229,8 @@ class FavorAttention(MultiheadNames, KeepsProjection):
         if not need_weights:
             return out, None
         weights = attention_map(q, k, self.projection, feature_map=self.feature_map, **options)
+        weights = weights.to(out.dtype)
         return out, weights.mean(1) if average_attn_weights else weights
-
-    def _check_options(self) -> None:
-        """Refuses by the operator's own rules what no call could use: attention over nothing."""
-        nothing = self.q_proj.weight.new_empty(1, self.num_heads, 0, self.head_dim)
-        keys = nothing[:, : self.num_kv_heads]
-        favor_attention(
-            nothing,
-            keys,
-            keys,
-            self.projection,
-            self.feature_map,
-            causal=self.causal,
-            **self._options(),
-        )
 
     def step(
         self, x: Tensor, state: FavorState | None = None, position: int | None = None
@@ -278,9 +265,7 @@ class FavorAttention(MultiheadNames, KeepsProjection):
         """Fresh linear maps, and draw 0 again: for modules built on the meta device."""
         for linear in (self.q_proj, self.k_proj, self.v_proj, self.out_proj):
             linear.reset_parameters()
-        projection = self._draw(0)
-        if projection is not None and self.projection is not None:
-            self.projection = projection.to(self.projection)
+        super().reset_parameters()
         self.draw, self.calls = torch.zeros_like(self.draw), torch.zeros_like(self.calls)
 
     def extra_repr(self) -> str:
@@ -292,19 +277,8 @@ class FavorAttention(MultiheadNames, KeepsProjection):
             f"batch_first={self.batch_first}, rotary={self.rotary}"
         )
 
-    def _draw(self, draw: int) -> Tensor | None:
-        if self.num_features is None:
-            return None
-        return draw_projection(
-            self.num_features,
-            self.head_dim,
-            heads=None if self.shared_projection else self.num_kv_heads,
-            kind=self.kind,
-            norm=self.norm,
-            seed=self.seed,
-            layer=self.layer,
-            draw=draw,
-        )
+    def _projection_heads(self) -> int | None:
+        return None if self.shared_projection else self.num_kv_heads
 
     def _heads(
         self, query: Tensor, key: Tensor, value: Tensor, position: int
@@ -335,4 +309,6 @@ class FavorAttention(MultiheadNames, KeepsProjection):
             raise ValueError(
                 "FavorAttention: rotary needs position=, how many tokens the state has read"
             )
+        if position is not None and position < 0:
+            raise ValueError(f"FavorAttention: position must be at least 0, got {position}")
         return 0 if position is None else position

@@ -22,6 +22,9 @@ class MultiheadAttention(FavorAttention):
     - dropout, add_bias_kv and add_zero_attn other than 0 and False are refused.
     - A query without keys gets 0 from its heads, not NaN.
 
+    A causal layer has step(); the state before it is that of the prompt,
+    `out, state = FavorAttention.forward(attention, x, return_state=True)`.
+
     Args:
         num_features, causal: as in FavorAttention; causal needs no attn_mask.
         options: the further arguments of FavorAttention, such as feature_map, seed, layer.

@@ -8,11 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from performer._masks import Masks, Sizes, read_mask
-from performer._precision import KeepsProjection
+from performer._masks import Masks, Sizes, check_bias, read_mask
+from performer._own_projection import KeepsProjection
 from performer._projection_cache import cached_projection
 from performer.attention import FeatureMap, favor_attention
-from performer.projection import draw_projection
 
 _NAME = "scaled_dot_product_attention"
 
@@ -43,6 +42,7 @@ def scaled_dot_product_attention(
     Args:
         attn_mask: broadcasts to [B, H, Lq, Lk]; bool, True may attend, or added to the logits.
             It must be the same for every query (padding), causal, or both; others are refused.
+            Numbers of -1e8 and less remove a key, as -inf does.
             Rows that are stored once ([B, 1, 1, Lk], or expanded) are read by their shape, others
             by value, which compiled code cannot. It may stand beside is_causal.
         dropout_p: 0 alone; FAVOR+ forms no weights that could be dropped.
@@ -57,9 +57,10 @@ def scaled_dot_product_attention(
     Example:
         >>> out = performer.scaled_dot_product_attention(q, k, v, is_causal=True, layer=3)
     """
+    _check_shapes(query, key, value)
     W = None
-    if num_features is not None and min(query.dim(), key.dim()) >= 3:  # else refused below
-        dim, heads = index(query.shape[-1]), index(key.shape[-3] if key.dim() > 3 else 1)
+    if num_features is not None:
+        dim, heads = index(query.shape[-1]), index(key.shape[1] if key.dim() > 3 else 1)
         W = cached_projection(num_features, dim, heads, kind, norm, seed, layer, str(query.device))
     return _attend(
         (query, key, value),
@@ -76,7 +77,8 @@ class FavorSDPA(KeepsProjection):
     """scaled_dot_product_attention that keeps its own projection, as a buffer.
 
     For a module each, under CUDA graphs, and where the projection belongs into the state dict.
-    The projection stays float32 under .half() and .bfloat16().
+    The projection stays float32 under .half() and .bfloat16(); reset_parameters() draws it again,
+    for modules built on the meta device.
 
     Args:
         head_dim: D.
@@ -110,11 +112,13 @@ class FavorSDPA(KeepsProjection):
         self.head_dim, self.num_heads, self.num_features = head_dim, num_heads, num_features
         self.feature_map, self.causal = feature_map, causal
         self.scale, self.eps = scale, eps
-        W = None
-        if num_features is not None:
-            W = draw_projection(num_features, head_dim, num_heads, kind, norm, seed, layer)
+        self.kind, self.norm, self.seed, self.layer = kind, norm, seed, layer
+        W = self._draw(0)
+        if W is not None:
             W = W.to(torch.empty(0, device=device).device)
         self.register_buffer("projection", W)
+        heads = 1 if num_heads is None else num_heads
+        self._check_options(heads, heads, torch.float64)  # the least that any input may need
 
     def forward(
         self,
@@ -128,6 +132,7 @@ class FavorSDPA(KeepsProjection):
         enable_gqa: bool = False,
     ) -> Tensor:
         """As performer.scaled_dot_product_attention; scale None is the module's."""
+        _check_shapes(query, key, value)
         return _attend(
             (query, key, value),
             (attn_mask, dropout_p, enable_gqa),
@@ -138,12 +143,26 @@ class FavorSDPA(KeepsProjection):
             eps=self.eps,
         )
 
+    def _projection_heads(self) -> int | None:
+        return self.num_heads
+
     def extra_repr(self) -> str:
         return (
             f"head_dim={self.head_dim}, num_heads={self.num_heads}, "
             f"num_features={self.num_features}, feature_map={self.feature_map!r}, "
             f"causal={self.causal}"
         )
+
+
+def _check_shapes(query: Tensor, key: Tensor, value: Tensor) -> None:
+    tensors = (("query", query), ("key", key), ("value", value))
+    nested = any(tensor.is_nested for _, tensor in tensors)
+    if not nested and all(tensor.dim() == 3 for _, tensor in tensors):
+        return
+    for name, tensor in tensors:
+        if tensor.is_nested or tensor.dim() != 4:
+            got = "a nested tensor" if tensor.is_nested else list(tensor.shape)
+            raise ValueError(f"{_NAME}: {name} must be [batch, heads, length, dim], got {got}")
 
 
 def _attend(
@@ -160,17 +179,13 @@ def _attend(
             f"{_NAME}: dropout_p must be 0, got {dropout_p}: FAVOR+ forms no attention weights "
             f"that could be dropped"
         )
-    without_heads = all(tensor.dim() == 3 for tensor in qkv)
+    without_heads = qkv[0].dim() == 3
     if without_heads:
         q, k, v = (tensor.unsqueeze(1) for tensor in qkv)
         if attn_mask is not None and attn_mask.dim() == 3:
             attn_mask = attn_mask.unsqueeze(1)
     else:
         q, k, v = qkv
-    for name, tensor in (("query", q), ("key", k), ("value", v)):
-        if tensor.is_nested or tensor.dim() != 4:
-            got = "a nested tensor" if tensor.is_nested else list(tensor.shape)
-            raise ValueError(f"{_NAME}: {name} must be [batch, heads, length, dim], got {got}")
     if k.shape[1] != q.shape[1] and not enable_gqa:
         raise ValueError(
             f"{_NAME}: key must have the {q.shape[1]} heads of query unless enable_gqa=True, "
@@ -180,6 +195,7 @@ def _attend(
     if attn_mask is not None:
         sizes = Sizes(q.shape[0], q.shape[1], q.shape[2], k.shape[2])
         masks = read_mask(_NAME, attn_mask, sizes)
+        check_bias(_NAME, masks, options["feature_map"])
     out = favor_attention(
         q,
         k,

@@ -69,6 +69,9 @@ def test_fast_attention_gives_the_same_numbers(f, causal):
 def test_known_functions_take_the_kernels_and_others_stay_themselves():
     maps = [from_performer_pytorch(FastAttention(f=f)).feature_map for f in MAPS[1:]]
     assert maps == ["relu", "relu", "gelu", "sigmoid", "exp", "abs", softplus]
+    functions = [nn.functional.sigmoid, nn.functional.tanh, nn.functional.gelu]
+    maps = [from_performer_pytorch(FastAttention(f=f)).feature_map for f in functions]
+    assert maps == ["sigmoid", "tanh", "gelu"]
     tanh_gelu = nn.GELU("tanh")
     assert from_performer_pytorch(FastAttention(f=tanh_gelu)).feature_map is tanh_gelu
 
@@ -93,6 +96,17 @@ def test_copies_and_does_not_share():
     theirs.fast_attention.projection_matrix.zero_()
     nn.init.zeros_(theirs.to_q.weight)
     assert torch.equal(ours.projection, before) and ours.q_proj.weight.any()
+
+
+def test_what_is_frozen_stays_frozen_and_options_replace_what_is_read():
+    theirs = SelfAttention()
+    theirs.to_k.weight.requires_grad_(False)
+    ours = from_performer_pytorch(theirs, dtype=torch.float64)
+    frozen = {name for name, p in ours.named_parameters() if not p.requires_grad}
+    assert frozen == {"k_proj.weight"} and ours.k_proj.weight.dtype == torch.float64
+    for module in (theirs, theirs.fast_attention):
+        with pytest.raises(ValueError, match="num_features comes from the module, got 12"):
+            from_performer_pytorch(module, num_features=12)
 
 
 def test_redraws_are_of_the_same_kind():

@@ -63,7 +63,7 @@ def test_loads_the_state_dict_of_a_model_with_the_other_layer():
     assert torch.equal(mine[1].k_proj.weight, weight[8:16])
     assert torch.equal(mine[1].v_proj.weight, weight[16:])
     assert torch.equal(mine[1].in_proj_weight.as_subclass(torch.Tensor), weight)
-    assert torch.equal(mine[1].in_proj_bias, exact[1].in_proj_bias)
+    assert torch.equal(mine[1].in_proj_bias.as_subclass(torch.Tensor), exact[1].in_proj_bias)
     assert torch.equal(mine[1].projection, W)
 
 
@@ -198,7 +198,7 @@ def encoder(layers=2, **options):
 def swapped(model, features=4096):
     model = copy.deepcopy(model)
     for n, block in enumerate(model.layers):
-        block.self_attn = FavorAttention.from_multihead(block.self_attn, features, layer=n)
+        block.self_attn = MultiheadAttention.from_multihead(block.self_attn, features, layer=n)
     return model
 
 
@@ -226,6 +226,11 @@ def test_an_encoder_runs_with_the_layer_inside(mode, masks, norm_first):
     if mode == "train":
         got.sum().backward()
         assert all(p.grad is not None for p in fine.parameters())
+
+
+def test_an_encoder_takes_one_sequence_without_a_batch():
+    model, x = swapped(encoder(), 6), torch.randn(7, 8)
+    torch.testing.assert_close(model(x), model(x[None])[0])
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
@@ -265,3 +270,95 @@ def test_an_encoder_layer_compiles_in_one_graph():
         torch.testing.assert_close(compiled(x, **options), block(x, **options))
     with pytest.raises(Exception, match="pass is_causal=True"):
         torch.compile(block.self_attn, fullgraph=True, backend="aot_eager")(x, attn_mask=mask)
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda layer: nn.init.normal_(layer.in_proj_weight),
+        lambda layer: nn.init.constant_(layer.in_proj_bias, 0.0),
+        lambda layer: layer.in_proj_weight.data.normal_(),
+        lambda layer: layer.in_proj_weight.requires_grad_(False),
+        lambda layer: layer.in_proj_weight.__setitem__(0, 1.0),
+        lambda layer: torch.add(torch.zeros(24), 1.0, out=layer.in_proj_bias.detach()),
+    ],
+)
+def test_a_joined_weight_refuses_what_would_vanish(write):
+    with pytest.raises(RuntimeError, match="are copies.*write to q_proj, k_proj and v_proj"):
+        write(MultiheadAttention(8, 2))
+
+
+def test_what_is_computed_from_a_joined_weight_is_plain():
+    layer = MultiheadAttention(8, 2)
+    assert type(layer.in_proj_weight + 1) is torch.Tensor
+    layer.q_proj.weight.data.copy_(layer.in_proj_weight[8:16])
+    assert torch.equal(layer.q_proj.weight, layer.k_proj.weight)
+    layer.in_proj_weight.sum().backward()
+    assert layer.v_proj.weight.grad.eq(1).all()
+
+
+@pytest.mark.parametrize("widths", [{}, {"kdim": 6}])
+def test_what_is_frozen_stays_frozen(widths):
+    exact = exact_layer(**widths)
+    frozen = {
+        "in_proj_weight" if not widths else "q_proj_weight": {"q_proj.weight"},
+        "out_proj.bias": {"out_proj.bias"},
+    }
+    for name in frozen:
+        exact.get_parameter(name).requires_grad_(False)
+    want = set.union(*frozen.values()) | (set() if widths else {"k_proj.weight", "v_proj.weight"})
+    mine = FavorAttention.from_multihead(exact)
+    assert {name for name, p in mine.named_parameters() if not p.requires_grad} == want
+
+
+def test_conversion_takes_options_of_its_own_and_happens_once():
+    exact = exact_layer()
+    mine = MultiheadAttention.from_multihead(exact, 6, batch_first=True, dtype=torch.float64)
+    assert mine.batch_first and mine.q_proj.weight.dtype == torch.float64
+    assert (mine.bias_k, mine.bias_v, mine.add_zero_attn) == (None, None, False)
+    with pytest.raises(TypeError, match="got a MultiheadAttention, which is converted already"):
+        FavorAttention.from_multihead(mine)
+
+
+def test_masks_of_other_forms_are_refused():
+    layer, x = MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 7, 8)
+    for mask in (LOWER.expand(2, 7, 7), LOWER.expand(2, 1, 7, 7)):
+        with pytest.raises(ValueError, match=r"must be \[7, 7\] .* or \[4, 7, 7\]"):
+            layer(x, x, x, attn_mask=mask)
+    with pytest.raises(ValueError, match=r"key_padding_mask must be \[2, 7\].*got \[2, 6\]"):
+        layer(x, x, x, key_padding_mask=PADDING[:, :6])
+    bias = torch.linspace(-1, 1, 7).expand(7, 7)
+    with pytest.raises(ValueError, match="attn_mask must be bool .* with feature_map 'relu'"):
+        FavorAttention(8, 2, feature_map="relu")(x, attn_mask=bias)
+
+
+def test_padding_may_be_minus_1e9():
+    layer, x = MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 7, 8)
+    want, _ = layer(x, x, x, key_padding_mask=PADDING)
+    got, _ = layer(x, x, x, key_padding_mask=additive(PADDING).clamp_min(-1e9))
+    assert torch.equal(got, want)
+
+
+def test_weights_have_the_dtype_of_the_layer():
+    x = torch.randn(2, 7, 8, dtype=torch.bfloat16)
+    layer = MultiheadAttention(8, 2, batch_first=True, dtype=torch.bfloat16)
+    assert layer(x, x, x, need_weights=True)[1].dtype == torch.bfloat16
+
+
+def test_a_causal_layer_is_prefilled_and_steps():
+    layer = MultiheadAttention(8, 2, causal=True, batch_first=True)
+    x = torch.randn(2, 7, 8)
+    want, _ = layer(x, x, x)
+    out, state = FavorAttention.forward(layer, x[:, :6], return_state=True)
+    last, _ = layer.step(x[:, 6:], state)
+    torch.testing.assert_close(torch.cat([out, last], 1), want)
+
+
+def test_a_position_below_0_is_refused():
+    with pytest.raises(ValueError, match="position must be at least 0, got -1"):
+        FavorAttention(8, 2)(torch.randn(2, 7, 8), position=-1)
+
+
+def test_a_state_dict_with_a_number_for_a_weight_is_refused():
+    with pytest.raises(RuntimeError, match=r"in_proj_weight must have 24 rows.*got \[\]"):
+        FavorAttention(8, 2).load_state_dict({"in_proj_weight": torch.tensor(1.0)})

@@ -1,6 +1,7 @@
 """scaled_dot_product_attention and FavorSDPA: torch's call, with a projection that is kept."""
 
 import inspect
+import os
 import threading
 
 import pytest
@@ -9,7 +10,7 @@ from torch import nn
 from torch.nn.functional import scaled_dot_product_attention as exact
 
 import performer
-from performer import FavorSDPA, _projection_cache
+from performer import FavorAttention, FavorSDPA, _projection_cache
 from performer import scaled_dot_product_attention as attend
 
 LOWER = torch.ones(7, 7, dtype=torch.bool).tril()
@@ -59,6 +60,11 @@ MASKS = {
     "bool padding": (REAL[:, None, None], False),
     "additive padding": (additive(REAL)[:, None, None], False),
     "lowest number": (additive(REAL).clamp_min(torch.finfo().min)[:, None, None], False),
+    "-1e9": (additive(REAL).clamp_min(-1e9)[:, None, None], False),
+    "lowest number of bfloat16": (
+        additive(REAL).clamp_min(torch.finfo(torch.bfloat16).min)[:, None, None],
+        False,
+    ),
     "one row for all": (REAL[1:], False),
     "expanded": (REAL[:, None, None].expand(2, 2, 7, 7), False),
     "stored rows": (REAL[:, None, None].expand(2, 1, 7, 7).contiguous(), False),
@@ -67,6 +73,7 @@ MASKS = {
     "bool triangle": (LOWER, False),
     "additive triangle": (additive(LOWER), False),
     "triangle of lowest numbers": (additive(LOWER).clamp_min(torch.finfo().min), False),
+    "triangle of -1e9": (additive(LOWER).clamp_min(-1e9), False),
     "triangle and padding": (LOWER & REAL[:, None, None], False),
     "additive triangle and padding": (additive(LOWER & REAL[:, None, None]), False),
 }
@@ -84,6 +91,41 @@ def test_a_mask_of_keys_may_stand_beside_is_causal():
     q, k, v = qkv()
     both = attend(q, k, v, LOWER & REAL[:, None, None])
     assert torch.equal(attend(q, k, v, REAL[:, None, None], is_causal=True), both)
+
+
+@pytest.mark.parametrize("removed", [-1e9, -1e30])
+def test_rows_without_real_keys_stay_finite_through_layers(removed):
+    x = torch.randn(2, 2, 7, 8)
+    padding = torch.zeros(2, 1, 1, 7)
+    padding[0] = removed  # the whole sequence
+    padding[1, ..., :3] = removed  # on the left, so that the first rows see padding alone
+    for _ in range(2):
+        x = attend(x, x, x, padding, is_causal=True)
+        assert x.isfinite().all()
+    assert not x[0].any() and not x[1, :, :3].any() and x[1, :, 3:].all()
+
+
+def test_a_learned_mask_is_stored_once_per_key():
+    q, k, v = qkv()
+    with pytest.raises(ValueError, match=r"learned must be stored once per key.*got \[1, 1, 7, 7"):
+        attend(q, k, v, torch.zeros(7, 7, requires_grad=True))
+    with torch.no_grad():
+        assert attend(q, k, v, torch.zeros(7, 7, requires_grad=True)).isfinite().all()
+
+
+@pytest.mark.parametrize("keys", [7, 0])
+def test_no_queries_take_any_mask(keys):
+    q, k, v = qkv()
+    out = attend(q[:, :, :0], k[:, :, :keys], v[:, :, :keys], torch.zeros(0, keys))
+    assert out.shape == (2, 2, 0, 8)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_a_nested_tensor_is_refused_by_name():
+    nested = torch.nested.nested_tensor([torch.randn(2, 3, 8), torch.randn(2, 5, 8)])
+    for call in (attend, FavorSDPA(8, 2)):
+        with pytest.raises(ValueError, match="query must be .*, got a nested tensor"):
+            call(nested, nested, nested)
 
 
 def test_gradients_reach_a_bias_of_keys():
@@ -120,7 +162,11 @@ def test_grouped_and_missing_heads():
     ("options", "message"),
     [
         ({"dropout_p": 0.1}, "dropout_p must be 0, got 0.1"),
-        ({"attn_mask": LOWER.T}, "attn_mask must be causal, or the same for every query"),
+        ({"attn_mask": LOWER.T}, r"attn_mask must be causal, .* a mask \[1, 1, 7, 7\] of neither"),
+        (
+            {"attn_mask": torch.linspace(-1, 1, 7), "feature_map": "relu"},
+            "attn_mask must be bool and the same for all heads with feature_map 'relu'",
+        ),
         ({"attn_mask": LOWER[:5]}, r"attn_mask must broadcast to \[2, 2, 7, 7\].*got \[1, 1, 5"),
         ({"attn_mask": LOWER.long()}, "attn_mask must be bool or floating, got torch.int64"),
     ],
@@ -164,7 +210,7 @@ def test_the_cache_is_bounded_and_forgets_the_oldest(empty_cache):
         again = _projection_cache.cached_projection(4, 8, 1, "iid", "chi", 0, 0, "cpu")
         assert again is first, "in use"
     assert len(empty_cache) == _projection_cache.CAPACITY
-    assert [draw.layer for draw in empty_cache][:2] == [6, 7]
+    assert [layer for *_, layer, _ in empty_cache][:2] == [6, 7]
 
 
 def test_a_first_call_under_inference_mode_leaves_a_tensor_for_training(empty_cache):
@@ -181,6 +227,24 @@ def test_a_first_call_under_fake_tensors_leaves_a_real_projection(empty_cache):
         assert attend(*qkv()).shape == (2, 2, 7, 8)
     out = attend(*qkv())
     assert type(out) is torch.Tensor and out.isfinite().all()
+
+
+def test_a_first_call_under_torch_func_leaves_a_plain_projection(empty_cache):
+    q, k, v = qkv()
+    with pytest.raises(RuntimeError, match="functorch"):  # the operator's own gradient is C++
+        torch.func.grad(lambda x: attend(x, k, v).sum())(q)
+    (W,) = empty_cache.values()
+    assert not torch._C._functorch.is_functorch_wrapped_tensor(W)
+    assert torch.equal(W, performer.draw_projection(256, 8, heads=2))
+
+
+def test_a_child_does_not_wait_for_a_lock_held_at_the_fork(empty_cache):
+    with _projection_cache._lock:
+        child = os.fork()
+        if child == 0:
+            free = _projection_cache._lock.acquire(blocking=False)
+            os._exit(0 if free else 1)
+    assert os.waitpid(child, 0)[1] == 0
 
 
 def test_a_cuda_graph_is_sent_to_the_module(empty_cache, monkeypatch):
@@ -251,3 +315,46 @@ def test_the_modules_projection_goes_with_the_state_dict_and_stays_float32():
     assert low(*tensors).dtype == torch.bfloat16
     with torch.device("meta"):
         assert FavorSDPA(8, 2).projection.is_meta
+
+
+def test_a_module_built_on_the_meta_device_draws_its_own_projection():
+    with torch.device("meta"):
+        module = FavorSDPA(8, 2, 16, kind="iid", norm="sqrt_d", seed=3, layer=4)
+    module.to_empty(device="cpu").reset_parameters()
+    want = FavorSDPA(8, 2, 16, kind="iid", norm="sqrt_d", seed=3, layer=4).projection
+    assert torch.equal(module.projection, want)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"scale": -1.0}, "scale must be finite and positive, got -1"),
+        ({"feature_map": "nonsense"}, "feature_map must be one of"),
+        ({"num_features": None}, "'positive' needs a projection"),
+        ({"feature_map": torch.relu, "eps": -1.0}, "eps must be finite and not negative"),
+    ],
+)
+def test_options_that_no_call_could_use_are_refused_by_both_modules(options, message):
+    for build in (lambda: FavorSDPA(8, 2, **options), lambda: FavorAttention(16, 2, **options)):
+        with pytest.raises((ValueError, RuntimeError), match=message):
+            build()
+
+
+def test_construction_runs_nothing():
+    q, k, v = qkv()
+    performer.favor_attention(q, k, v, performer.draw_projection(16, 8))
+    before, calls = performer.last_kernel(), []
+    FavorAttention(16, 2, feature_map="trigonometric")
+    FavorSDPA(8, 2, feature_map=lambda u: calls.append(u) or u)
+    assert performer.last_kernel() == before != "composed" and not calls
+
+
+@pytest.mark.parametrize("build", [lambda: FavorSDPA(8, 2, 16), lambda: FavorAttention(16, 2, 16)])
+def test_a_checkpoint_of_lower_precision_leaves_the_projection_float32(build):
+    state = {
+        name: x.bfloat16() for name, x in build().state_dict().items() if x.is_floating_point()
+    }
+    module = build()
+    module.load_state_dict(state, strict=False, assign=True)
+    assert module.projection.dtype == torch.float32
+    assert torch.equal(module.projection, state["projection"].float())
