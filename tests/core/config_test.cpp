@@ -162,6 +162,9 @@ TEST(Config, RefusesTomlThatWouldExhaustTheStack) {
       times(100'000, "\"a\" . ") + "a = 1\n",
       "x = { y = { " + times(100'000, "a.") + "a = 1 } }\n",
       "a = \"\"\"\n\"\" # \"\"\"\n" + times(100'000, "b.") + "b = 1\n",
+      "x = { k = \"\"\"y\"\"\"\", " + times(100'000, "a.") + "a = 1 }\n",
+      "x = { k = '''y''''', " + times(100'000, "a.") + "a = 1 }\n",
+      "x = [ \"\"\"y\"\"\"\"\", " + times(100'000, "[") + times(100'000, "]") + " ]\n",
   };
   for (const auto& text : texts) {
     const auto said = complaint(text);
@@ -169,8 +172,13 @@ TEST(Config, RefusesTomlThatWouldExhaustTheStack) {
                 said.find("a key of more than 16 parts") != std::string::npos)
         << said.substr(0, 200);
   }
-  EXPECT_NE(complaint("", {"layers=" + times(100'000, "[")}).find("nested deeper"),
+  EXPECT_NE(complaint("", {"layers=" + times(100'000, "[")}).find("must be a whole number"),
             std::string::npos);
+  const std::string header = "[" + times(15, "a.") + "a]\n";
+  EXPECT_NE(complaint(header + times(15, "a.") + "a = { " + times(15, "a.") + "a = 1 }\n")
+                .find("values are numbers"),
+            std::string::npos)
+      << "many keys, each as long as it may be, in one another";
   EXPECT_EQ(read("[inner]\nkind = 'exact' # " + times(100, "a.[{") + "\n").inner.kind, "exact");
   EXPECT_EQ(read("kinds = [\"" + times(100, "a.[{") + "\"]\n").kinds[0], times(100, "a.[{"));
   const std::string quotes = times(3, "'");
@@ -193,6 +201,33 @@ TEST(Config, TakesLettersOutsideAsciiInStringsAndCommentsAlone) {
   EXPECT_EQ(complaint("\xef\xbb\xbe layers = 1\n"), "recipe.toml:1: " + want);
   EXPECT_EQ(read("\xef\xbb\xbflayers = 3 # caf\xc3\xa9\n").layers, 3);
   EXPECT_EQ(read("kinds = [\"caf\xc3\xa9\"]\n").kinds[0], "caf\xc3\xa9");
+  EXPECT_EQ(complaint("kinds = [\"\"\"x\"\"\"\", caf\xc3\xa9]\n"), "recipe.toml:1: " + want);
+}
+
+TEST(Config, AssignmentsTakeAnyPath) {
+  const std::string deep = times(20, "a.") + "fa";
+  for (const std::string& path : {std::string("\xc3\xa9t\xc3\xa9.fa"), deep, times(40, "[")}) {
+    EXPECT_EQ(read("", {"kinds=" + path}).kinds, std::vector<std::string>{path});
+  }
+}
+
+TEST(Config, TheLastAssignmentWinsUnderAnyName) {
+  EXPECT_EQ(read("", {"inner.rate=1", "inner.lr=2", "inner.rate=3"}).inner.rate, 3.0);
+  EXPECT_EQ(read("[inner]\nrate = 1\n", {"inner.lr=2", "inner.rate=3"}).inner.rate, 3.0);
+  EXPECT_EQ(read("", {"inner.lr=2", "inner.rate=3", "inner.lr=4"}).inner.rate, 4.0);
+}
+
+TEST(Config, ChecksTheChoicesOfAStructThatWasFilledByHand) {
+  Outer config;
+  config.inner.kind = "softmax";
+  try {
+    check_choices(list_fields(config), "outer.");
+    FAIL() << "not refused";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(),
+                 "outer.inner.kind: must be one of favor, exact, got \"softmax\"; did you mean "
+                 "exact?");
+  }
 }
 
 TEST(Config, RefusesMoreKeysThanAnyRecipeHas) {

@@ -153,12 +153,8 @@ ConfigTree ConfigTree::from_json(const Json& values, std::string source) {
 
 void ConfigTree::put(Entry entry) {
   constexpr std::size_t kMostKeys = 10'000;
-  const auto same = [&](const Entry& other) { return other.name == entry.name; };
-  if (const auto old = std::find_if(entries_.begin(), entries_.end(), same);
-      old != entries_.end()) {
-    *old = std::move(entry);
-    return;
-  }
+  // At the end, not in place: the last one wins under another name of the field too.
+  std::erase_if(entries_, [&](const Entry& other) { return other.name == entry.name; });
   if (entries_.size() == kMostKeys) {
     fail(ExitCode::kUsage, "{}: more than {} keys", entry.place, kMostKeys);
   }
@@ -186,7 +182,7 @@ std::vector<ConfigTree::Entry> ConfigTree::with_own_names(const std::vector<Fiel
       renamed.name = alias->second;
     }
     const auto [before, fresh] = given.emplace(renamed.name, &entry);
-    if (!fresh && !entry.place.starts_with("--set ")) {
+    if (!fresh && !entry.assigned) {
       fail(ExitCode::kUsage, "{}: {} and {} ({}) are the same key; keep one", entry.place,
            entry.name, before->second->name, before->second->place);
     }
@@ -211,6 +207,10 @@ void ConfigTree::read_into(const std::vector<Field>& fields) const {
 
 void check_ranges(const std::vector<Field>& fields, std::string_view section) {
   for (const auto& field : fields) check_range(field, fmt::format("{}{}:", section, field.name));
+}
+
+void check_choices(const std::vector<Field>& fields, std::string_view section) {
+  for (const auto& field : fields) check_choice(field, fmt::format("{}{}:", section, field.name));
 }
 
 Json fields_to_json(const std::vector<Field>& fields) {

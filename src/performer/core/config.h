@@ -102,6 +102,9 @@ std::vector<Field> list_fields(Config& config) {
 /// before the names.
 void check_ranges(const std::vector<Field>& fields, std::string_view section);
 
+/// The same for a word that is none of its field's choices.
+void check_choices(const std::vector<Field>& fields, std::string_view section);
+
 /// Values as read from a file, with the place of each for messages.
 class ConfigTree {
  public:
@@ -110,8 +113,8 @@ class ConfigTree {
   static ConfigTree from_toml(std::string_view text, std::string source);
   static ConfigTree from_json(const nlohmann::ordered_json& values, std::string source);
 
-  /// `model.layers=6`: the value in TOML's syntax; a bare word is a string.
-  void set(std::string_view assignment);
+  /// `model.layers=6`: the value in TOML's syntax; a bare word is a string. Errors name `option`.
+  void set(std::string_view assignment, std::string_view option = "--set");
 
   /// Moves the values into `fields`. An unknown key, a wrong type or a value that is not among the
   /// choices or in the range is an Error (kUsage) with its place, and for a misspelt key a
@@ -125,6 +128,7 @@ class ConfigTree {
     std::string name;   // dotted
     std::string place;  // "recipe.toml:12" or "--set"
     std::string json;   // the value
+    bool assigned = false;  // by set()
   };
   void put(Entry entry);
   std::vector<Entry> with_own_names(const std::vector<Field>& fields) const;

@@ -62,11 +62,13 @@ toml::table parse(std::string_view text, const std::string& source) {
 }
 
 template <class Put>
-void walk(const toml::table& table, const std::string& prefix, const Put& put) {
+void walk(const toml::table& table, const std::string& prefix, const Put& put, int depth = 0) {
+  constexpr int kMostDepth = 32;
   for (const auto& [key, node] : table) {
     const auto name = prefix + std::string(key.str());
-    if (const auto* inner = node.as_table()) {
-      walk(*inner, name + ".", put);
+    // Deeper ones are handed on as values, which a table cannot be.
+    if (const auto* inner = node.as_table(); inner != nullptr && depth < kMostDepth) {
+      walk(*inner, name + ".", put, depth + 1);
     } else {
       put(name, node);
     }
@@ -111,28 +113,28 @@ ConfigTree ConfigTree::from_toml(std::string_view text, std::string source) {
   return tree;
 }
 
-void ConfigTree::set(std::string_view assignment) {
-  if (!is_utf8(assignment)) fail(ExitCode::kUsage, "--set {}: is not UTF-8", shown(assignment));
+void ConfigTree::set(std::string_view assignment, std::string_view option) {
+  if (!is_utf8(assignment)) fail(ExitCode::kUsage, "{} {}: is not UTF-8", option, shown(assignment));
   const auto equals = assignment.find('=');
   if (equals == 0 || equals == std::string_view::npos) {
-    fail(ExitCode::kUsage, "--set {}: must be key=value, as in --set model.layers=6", assignment);
+    fail(ExitCode::kUsage, "{} {}: must be key=value, as in --set model.layers=6", option, assignment);
   }
   const std::string key(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
   if (key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
       std::string::npos) {
-    fail(ExitCode::kUsage, "--set {}: {} is no key", assignment, quoted(key));
+    fail(ExitCode::kUsage, "{} {}: {} is no key", option, assignment, quoted(key));
   }
-  const std::string place = "--set " + key;
-  guard_toml(text, place);
+  const std::string place = fmt::format("{} {}", option, key);
   std::string value;
   try {
+    guard_toml(text, place);
     const auto table = toml::parse("value = " + text);
     if (table.size() != 1) throw Error(ExitCode::kUsage, "");
     value = to_json(*table.get("value"), place).dump();
   } catch (const std::runtime_error&) {
     value = quoted(text);  // a bare word or path
   }
-  put({key, place, std::move(value)});
+  put({key, place, std::move(value), true});
 }
 
 std::string fields_to_toml(const std::vector<Field>& fields) {

@@ -21,7 +21,9 @@ std::size_t end_of_string(std::string_view text, std::size_t start) {
     if (text[i] == '\\' && quote == '"') {
       i += 2;
     } else if (long_form && text.substr(i, 3) == std::string(3, quote)) {
-      return i + 3;
+      std::size_t end = i + 3;  // one or two quotes before the closing three belong to the text
+      for (int extra = 0; extra < 2 && end < text.size() && text[end] == quote; ++extra) ++end;
+      return end;
     } else if (!long_form && (text[i] == quote || text[i] == '\n')) {
       return i + 1;
     } else {
