@@ -53,6 +53,14 @@ TEST(Json, RefusesTextThatIsNotUtf8) {
   EXPECT_NE(complaint(R"("\ud800")").find("not JSON"), std::string::npos);
 }
 
+TEST(Json, RefusesANulAndWhateverFollows) {
+  EXPECT_EQ(complaint(std::string("{\"a\":\n1}\0 {{{ \xff", 16)),
+            "a.json: line 2, column 3: not JSON: a NUL byte");
+  EXPECT_NE(complaint(std::string("1\0", 2)).find("a NUL byte"), std::string::npos);
+  EXPECT_NE(complaint(std::string("\"a\0b\"", 5)).find("a NUL byte"), std::string::npos);
+  EXPECT_EQ(parse_json(R"("\u0000")", "a.json"), std::string(1, '\0'));
+}
+
 TEST(Json, RefusesNumbersBeyondTheFiniteOnes) {
   EXPECT_EQ(complaint("[1e999]"), "a.json: line 1, column 7: a number beyond the finite ones");
   EXPECT_NE(complaint("[NaN]").find("not JSON"), std::string::npos);

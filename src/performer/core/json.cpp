@@ -203,6 +203,11 @@ void read_json_events(std::string_view text, const std::string& name, const Json
   }
   const char* begin = text.data();
   Source source{text, name, limits, begin};
+  // The parser takes a NUL for the end of the text, whatever follows.
+  if (const auto nul = text.find('\0'); nul != std::string_view::npos) {
+    source.reached = begin + nul + 1;
+    source.refuse("not JSON: a NUL byte");
+  }
   Rules rules(source, events);
   nlohmann::json::sax_parse(Cursor(begin, &source.reached),
                             Cursor(begin + text.size(), &source.reached), &rules);
