@@ -6,10 +6,13 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
+#include <span>
 #include <string>
-#include <utility>
+#include <vector>
 
 #include "performer/core/error.h"
+#include "performer/core/random_access_file.h"
 #include "performer/core/sha256.h"
 #include "tests/support/error_of.h"
 #include "tests/support/small_disk.h"
@@ -26,8 +29,10 @@ std::int64_t num_entries(const std::filesystem::path& folder) {
   return std::distance(std::filesystem::directory_iterator(folder), {});
 }
 
-std::string text_of(const MappedFile& file) {
-  return {reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()};
+std::string text_of(const RandomAccessFile& file) {
+  std::string text(static_cast<std::size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
 }
 
 TEST(Sha256Test, KnownVectors) {
@@ -50,7 +55,7 @@ TEST(FileTest, WritesAndReadsBackAnyBytes) {
                 [i = 0]() mutable { return static_cast<char>(i++ * 7); });
   write_file_atomic(folder / "file", bytes);
   EXPECT_EQ(read_file(folder / "file"), bytes);
-  EXPECT_EQ(text_of(MappedFile(folder / "file")), bytes);
+  EXPECT_EQ(text_of(RandomAccessFile(folder / "file")), bytes);
   EXPECT_EQ(sha256_of_file(folder / "file"), sha256_of(bytes));
   EXPECT_EQ(num_entries(folder.path()), 1);
 }
@@ -103,7 +108,7 @@ TEST(FileTest, MissingFilesAndFoldersAreBadInput) {
   const TemporaryFolder folder;
   for (const auto& path : {folder / "none", folder.path()}) {
     EXPECT_EQ(error_of([&] { read_file(path); }).code(), ExitCode::kBadInput);
-    EXPECT_EQ(error_of([&] { const MappedFile file(path); }).code(), ExitCode::kBadInput);
+    EXPECT_EQ(error_of([&] { const RandomAccessFile file(path); }).code(), ExitCode::kBadInput);
   }
 }
 
@@ -114,34 +119,21 @@ TEST(FileTest, ReadingStopsAtTheLimit) {
   EXPECT_EQ(error_of([&] { read_file(folder / "file", 3); }).code(), ExitCode::kBadInput);
 }
 
-TEST(FileTest, SmallFilesAreRegularOnesAndNothingElseIsWaitedFor) {
+TEST(FileTest, FilesAreRegularOnesAndNothingElseIsWaitedFor) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero")}) {
     const Error error = error_of([&] { read_file(path); });
     EXPECT_EQ(error.code(), ExitCode::kBadInput);
     EXPECT_EQ(error.what(), path.string() + ": a pipe or a device, where a file is needed");
+    for (const auto& read : std::vector<std::function<void()>>{
+             [&] { sha256_of_file(path); }, [&] { const RandomAccessFile file(path); }}) {
+      EXPECT_STREQ(error_of(read).what(), error.what());
+    }
   }
   EXPECT_EQ(error_of([&] { read_file(folder.path()); }).what(),
             folder.path().string() + ": a folder, where a file is needed");
   EXPECT_FALSE(read_file("/proc/self/status").empty());  // claims to be empty
-}
-
-TEST(FileTest, MappingAPipeFailsAndDoesNotWait) {
-  const TemporaryFolder folder;
-  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
-  EXPECT_EQ(error_of([&] { const MappedFile file(folder / "pipe"); }).code(), ExitCode::kBadInput);
-}
-
-TEST(FileTest, MappingMovesAndEmptyFilesMapToNothing) {
-  const TemporaryFolder folder;
-  write_file_atomic(folder / "file", "text");
-  write_file_atomic(folder / "empty", "");
-  MappedFile file(folder / "file");
-  MappedFile moved(std::move(file));
-  EXPECT_EQ(text_of(moved), "text");
-  moved = MappedFile(folder / "empty");
-  EXPECT_TRUE(moved.bytes().empty());
 }
 
 }  // namespace

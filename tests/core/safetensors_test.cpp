@@ -4,7 +4,8 @@
 
 #include <array>
 #include <cstdint>
-#include <cstring>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -47,7 +48,7 @@ std::string file_of(std::string_view header, std::size_t num_data_bytes) {
 }
 
 Header parse(const std::string& file) {
-  return parse_header(std::as_bytes(std::span(file)), "x.safetensors");
+  return parse_header(std::as_bytes(std::span(file)), std::ssize(file), "x.safetensors");
 }
 
 // The problem that the reader names for one tensor "t" of the given fields over 8 bytes.
@@ -80,10 +81,28 @@ TEST(SafetensorsTest, ReadsTheBytesOfTheReferenceImplementation) {
   EXPECT_EQ(b.dtype, Dtype::kI16);
   EXPECT_EQ(b.shape, (std::vector<std::int64_t>{2, 1}));
   std::array<std::int16_t, 2> values{};
-  ASSERT_EQ(reader.data(b).size(), sizeof(values));
-  std::memcpy(values.data(), reader.data(b).data(), sizeof(values));
+  reader.read(b, std::as_writable_bytes(std::span(values)));
   EXPECT_EQ(values, (std::array<std::int16_t, 2>{1, -2}));
   EXPECT_EQ(reader.metadata(), (Metadata{{"format", "pt"}}));
+}
+
+TEST(SafetensorsTest, AFileCutShortWhileItIsReadIsAnError) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "file", golden());
+  const Reader reader(folder / "file");
+  std::filesystem::resize_file(folder / "file", 20);
+  std::array<std::byte, 4> bytes{};
+  const Error error = error_of([&] { reader.read(reader.tensors()[1], bytes); });
+  EXPECT_EQ(error.code(), ExitCode::kCorrupt);
+  EXPECT_NE(std::string(error.what()).find("while it is read"), std::string::npos);
+}
+
+TEST(SafetensorsTest, FilesTooShortForAHeaderAreRefused) {
+  const TemporaryFolder folder;
+  for (std::size_t size = 0; size < golden().size(); ++size) {
+    write_file_atomic(folder / "file", golden().substr(0, size));
+    EXPECT_EQ(error_of([&] { const Reader reader(folder / "file"); }).code(), ExitCode::kCorrupt);
+  }
 }
 
 TEST(SafetensorsTest, ReadsFilesWithoutTensorsScalarsAndEmptyTensors) {
@@ -149,6 +168,7 @@ TEST(SafetensorsTest, RefusesHeadersThatAreWrong) {
       {file_of("{}", 0, std::uint64_t{1} << 63), "header of"},
       {file_of("{", 0), "not JSON"},
       {file_of("{}x", 0), "not JSON"},
+      {file_of(std::string("{}\0x", 4), 0), "a NUL byte"},
       {file_of("{\"\xff\":0}", 0), "not JSON"},
       {file_of("{}", 1), "1 bytes follow"},
       {file_of(R"({"t":)" + tensor + R"(,"t":)" + tensor + "}", 4), "the key \"t\" occurs twice"},

@@ -1,6 +1,8 @@
 #include "performer/core/temporary_file.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,11 +12,14 @@
 #include <string>
 #include <vector>
 
+#include "performer/core/error.h"
+#include "tests/support/error_of.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer {
 namespace {
 
+using testing::error_of;
 using testing::TemporaryFolder;
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
@@ -23,6 +28,15 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
     names.push_back(entry.path().filename().string());
   }
   return names;
+}
+
+bool can_be_nameless(const std::filesystem::path& folder) {
+#ifdef O_TMPFILE
+  const FileDescriptor file(::open(folder.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600));
+  return file.get() >= 0;
+#else
+  return false;
+#endif
 }
 
 // Runs `work` in a process of its own, which is killed as by the system.
@@ -45,7 +59,7 @@ TEST(TemporaryFile, OfAKilledProgramLeavesNothingWhereFilesNeedNoName) {
   });
   const FileDescriptor probe = open_unnamed(folder / "probe");
   const TemporaryFile nameless(folder / "b");
-  if (!names_in(folder.path()).empty()) GTEST_SKIP() << "this file system names every file";
+  if (!can_be_nameless(folder.path())) GTEST_SKIP() << "this file system names every file";
   EXPECT_TRUE(names_in(folder.path()).empty());
 }
 
@@ -90,6 +104,31 @@ TEST(TemporaryFile, TakesTheTargetsPlaceUnderBothNamings) {
     EXPECT_EQ(read_file(folder / "a"), "new");
     EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a"});
   }
+}
+
+TEST(TemporaryFile, RefusesAtOnceWhatItMustNotReplace) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  std::filesystem::create_directory(folder / "folder");
+  std::filesystem::create_symlink("/dev/null", folder / "link");
+  write_file_atomic(folder / "file", "old");
+  std::filesystem::create_symlink("file", folder / "good");
+  const auto said = [](const std::filesystem::path& path) {
+    const Error error = error_of([&] { const TemporaryFile file(path); });
+    EXPECT_EQ(error.code(), ExitCode::kNoSpace) << path;
+    return std::string(error.what());
+  };
+  EXPECT_NE(said(folder / "pipe").find("pipe: is a pipe or a device"), std::string::npos);
+  EXPECT_NE(said(folder / "link").find("link: is a pipe or a device"), std::string::npos);
+  EXPECT_NE(said("/dev/null").find("is a pipe or a device"), std::string::npos);
+  EXPECT_NE(said("/dev/stdout").find("is a pipe or a device"), std::string::npos);
+  EXPECT_NE(said("/dev/fd/1").find("is a pipe or a device"), std::string::npos);
+  EXPECT_NE(said(folder / "folder").find("folder: is a folder"), std::string::npos);
+  EXPECT_NE(said(folder / std::string(248, 'n')).find("5 bytes too long"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::is_fifo(folder / "pipe"));
+  write_file_atomic(folder / "good", "new");
+  EXPECT_EQ(read_file(folder / "good"), "new");
+  write_file_atomic(folder / std::string(243, 'n'), "as long as it may be");
 }
 
 }  // namespace

@@ -23,41 +23,20 @@ constexpr std::int64_t kLeastPiece = 1 << 12;  // files of /proc claim to be emp
 // write.
 constexpr std::size_t kWritePiece = 1 << 20;
 
-[[noreturn]] void fail_read(const std::filesystem::path& path, int error_number) {
-  fail(ExitCode::kBadInput, "{}: cannot be read: {}", path.string(),
-       std::generic_category().message(error_number));
-}
-
 using TakePiece = std::function<void(std::span<const std::byte>)>;
 
-std::int64_t piece_size(const struct stat& status) {
+std::int64_t piece_size(std::int64_t file_size) {
   // One byte more than a small file has shows its end; a megabyte for each would take longer to
   // clear than the file to read.
-  const std::int64_t size =
-      S_ISREG(status.st_mode) ? std::min<std::int64_t>(status.st_size + 1, kPiece) : kPiece;
-  return std::max<std::int64_t>(size, kLeastPiece);
-}
-
-void read_all(int file, std::int64_t piece_bytes, const std::filesystem::path& path,
-              const TakePiece& take) {
-  std::vector<std::byte> piece(static_cast<std::size_t>(piece_bytes));
-  while (true) {
-    const ssize_t count = ::read(file, piece.data(), piece.size());
-    if (count > 0) {
-      take(std::span(piece).first(static_cast<std::size_t>(count)));
-    } else if (count == 0) {
-      return;
-    } else if (errno != EINTR) {
-      fail_read(path, errno);
-    }
-  }
-}
-
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
+  return std::clamp(file_size, kLeastPiece - 1, kPiece - 1) + 1;
 }
 
 }  // namespace
+
+void fail_read(const std::filesystem::path& path, int error_number) {
+  fail(ExitCode::kBadInput, "{}: cannot be read: {}", path.string(),
+       std::generic_category().message(error_number));
+}
 
 void fail_write(const std::filesystem::path& path, int error_number) {
   if (error_number == ENOSPC || error_number == EDQUOT) {
@@ -83,28 +62,40 @@ bool FileDescriptor::reset() {
   return fd < 0 || ::close(fd) == 0;
 }
 
-void read_pieces(const std::filesystem::path& path, const TakePiece& take) {
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
-    fail_read(path, errno);
-  }
-  read_all(file.get(), piece_size(status), path, take);
+std::filesystem::path folder_of(const std::filesystem::path& path) {
+  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
 }
 
-std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes) {
+RegularFile open_regular(const std::filesystem::path& path) {
   // Without O_NONBLOCK, opening a pipe of this name would wait for a writer for ever.
-  const FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   struct stat status {};
-  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) {
-    fail_read(path, errno);
-  }
+  if (file.get() < 0 || ::fstat(file.get(), &status) != 0) fail_read(path, errno);
   if (!S_ISREG(status.st_mode)) {
     fail(ExitCode::kBadInput, "{}: {}, where a file is needed", path.string(),
          S_ISDIR(status.st_mode) ? "a folder" : "a pipe or a device");
   }
+  return {std::move(file), status.st_size};
+}
+
+void read_pieces(const std::filesystem::path& path, const TakePiece& take) {
+  const RegularFile file = open_regular(path);
+  std::vector<std::byte> piece(static_cast<std::size_t>(piece_size(file.size)));
+  while (true) {
+    const ssize_t count = ::read(file.descriptor.get(), piece.data(), piece.size());
+    if (count > 0) {
+      take(std::span(piece).first(static_cast<std::size_t>(count)));
+    } else if (count == 0) {
+      return;
+    } else if (errno != EINTR) {
+      fail_read(path, errno);
+    }
+  }
+}
+
+std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes) {
   std::string text;
-  read_all(file.get(), piece_size(status), path, [&](std::span<const std::byte> piece) {
+  read_pieces(path, [&](std::span<const std::byte> piece) {
     if (static_cast<std::int64_t>(text.size() + piece.size()) > max_bytes) {
       fail(ExitCode::kBadInput, "{}: larger than the {} bytes such a file may have", path.string(),
            max_bytes);

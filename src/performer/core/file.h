@@ -18,7 +18,7 @@ namespace performer {
 /// which are not waited for.
 std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes = 1 << 30);
 
-/// Calls `take` with the file's bytes, piece after piece, in constant memory.
+/// The same, piece after piece, in constant memory.
 void read_pieces(const std::filesystem::path& path,
                  const std::function<void(std::span<const std::byte>)>& take);
 
@@ -28,8 +28,12 @@ void fsync_folder(const std::filesystem::path& folder);
 /// Renames, replacing what `to` names; durable only after fsync_folder.
 void rename_path(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Throws the Error for a write that failed with `error_number` (an errno).
+/// Throws the Error for a read or a write that failed with `error_number` (an errno).
+[[noreturn]] void fail_read(const std::filesystem::path& path, int error_number);
 [[noreturn]] void fail_write(const std::filesystem::path& path, int error_number);
+
+/// The folder that a path's last name stands in.
+std::filesystem::path folder_of(const std::filesystem::path& path);
 
 /// An open file descriptor, closed with its owner.
 class FileDescriptor {
@@ -47,6 +51,15 @@ class FileDescriptor {
  private:
   int fd_;
 };
+
+/// A regular file opened for reading, and its size then.
+struct RegularFile {
+  FileDescriptor descriptor;
+  std::int64_t size = 0;
+};
+
+/// kBadInput for folders, pipes and devices, which are not waited for, and what cannot be opened.
+RegularFile open_regular(const std::filesystem::path& path);
 
 /// A new file written from start to end, hashed on the way. A file that was not finished stays
 /// where it is, cut short: write into a temporary place.
@@ -96,19 +109,5 @@ class AtomicFile {
 };
 
 void write_file_atomic(const std::filesystem::path& path, std::string_view bytes);
-
-/// A regular file's bytes, read-only, by mmap. The file must not be cut short while it is mapped.
-class MappedFile {
- public:
-  explicit MappedFile(const std::filesystem::path& path);
-  ~MappedFile();
-  MappedFile(MappedFile&& other) noexcept;
-  MappedFile& operator=(MappedFile&& other) noexcept;
-
-  std::span<const std::byte> bytes() const { return bytes_; }
-
- private:
-  std::span<const std::byte> bytes_;
-};
 
 }  // namespace performer

@@ -16,15 +16,14 @@ class RandomAccessFile {
   explicit RandomAccessFile(const std::filesystem::path& path);
 
   /// When it was opened.
-  std::int64_t size() const { return size_; }
+  std::int64_t size() const { return file_.size; }
 
   /// Fills `out`; kCorrupt where the file ends before, kBadInput where the system fails to read.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
  private:
   std::filesystem::path path_;
-  FileDescriptor file_;
-  std::int64_t size_ = 0;
+  RegularFile file_;
 };
 
 }  // namespace performer

@@ -80,12 +80,17 @@ std::string_view name_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_
 
 std::int64_t size_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).size; }
 
-Reader::Reader(const std::filesystem::path& path)
-    : file_(path), header_(parse_header(file_.bytes(), path.string())) {}
+Reader::Reader(const std::filesystem::path& path) : file_(path) {
+  const std::int64_t size = file_.size();
+  std::vector<std::byte> start(static_cast<std::size_t>(std::min<std::int64_t>(size, 8)));
+  file_.read(0, start);
+  start.resize(static_cast<std::size_t>(header_end(start, size, path.string())));
+  file_.read(0, start);
+  header_ = parse_header(start, size, path.string());
+}
 
-std::span<const std::byte> Reader::data(const TensorEntry& tensor) const {
-  return file_.bytes().subspan(static_cast<std::size_t>(header_.data_begin + tensor.begin),
-                               static_cast<std::size_t>(tensor.end - tensor.begin));
+void Reader::read(const TensorEntry& tensor, std::span<std::byte> out) const {
+  file_.read(header_.data_begin + tensor.begin, out);
 }
 
 void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,

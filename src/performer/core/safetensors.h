@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "performer/core/file.h"
+#include "performer/core/random_access_file.h"
 
 /// The safetensors format: 8 bytes of header length (little endian), a JSON header, the tensors'
 /// bytes (C order, little endian) without holes. Files come from others: the reader believes
@@ -54,21 +55,27 @@ struct Header {
   std::int64_t data_begin = 0;  // where the header ends in the file
 };
 
-/// Reads and checks the header of a whole file's bytes; `file` names it in errors (kCorrupt).
-Header parse_header(std::span<const std::byte> bytes, const std::string& file);
+/// Where the header ends in a file of `size` bytes, by the first eight of them, or all it has;
+/// `file` names it in errors (kCorrupt).
+std::int64_t header_end(std::span<const std::byte> start, std::int64_t size,
+                        const std::string& file);
 
-/// A checked file, mapped.
+/// Reads and checks a header. `start` holds the file's bytes up to the header's end, or more.
+Header parse_header(std::span<const std::byte> start, std::int64_t size, const std::string& file);
+
+/// A file with a checked header. It may be cut short or overwritten meanwhile: RandomAccessFile
+/// says what happens then.
 class Reader {
  public:
   explicit Reader(const std::filesystem::path& path);
 
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
-  /// Valid as long as the reader; aligned only as far as the file's writer cared.
-  std::span<const std::byte> data(const TensorEntry& tensor) const;
+  /// Fills `out`, which is as long as the tensor.
+  void read(const TensorEntry& tensor, std::span<std::byte> out) const;
 
  private:
-  MappedFile file_;
+  RandomAccessFile file_;
   Header header_;
 };
 

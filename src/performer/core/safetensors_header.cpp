@@ -215,27 +215,32 @@ void check_layout(std::vector<TensorEntry>& tensors, std::int64_t size, const st
 
 }  // namespace
 
-Header parse_header(std::span<const std::byte> bytes, const std::string& file) {
-  const auto size = static_cast<std::int64_t>(bytes.size());
+std::int64_t header_end(std::span<const std::byte> start, std::int64_t size,
+                        const std::string& file) {
   if (size < 8) {
     fail(ExitCode::kCorrupt, "{}: {} bytes are too few for a safetensors file", file, size);
   }
   std::uint64_t length = 0;
   for (std::size_t i = 0; i < 8; ++i) {
-    length |= std::to_integer<std::uint64_t>(bytes[i]) << (8 * i);
+    length |= std::to_integer<std::uint64_t>(start[i]) << (8 * i);
   }
   if (length > static_cast<std::uint64_t>(std::min(size - 8, kMaxHeader))) {
     fail(ExitCode::kCorrupt, "{}: header of {} bytes in a file of {}; at most {} are allowed", file,
          length, size, kMaxHeader);
   }
-  const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  return static_cast<std::int64_t>(8 + length);
+}
+
+Header parse_header(std::span<const std::byte> start, std::int64_t size, const std::string& file) {
   Header header;
-  header.data_begin = static_cast<std::int64_t>(8 + length);
-  if (length == 0 || text[0] != '{') {
+  header.data_begin = header_end(start, size, file);
+  const std::string_view text(reinterpret_cast<const char*>(start.data()) + 8,
+                              static_cast<std::size_t>(header.data_begin - 8));
+  if (!text.starts_with('{')) {
     fail(ExitCode::kCorrupt, "{}: header does not start with {{", file);
   }
   HeaderHandler handler(file, header);
-  read_json_events({text, length}, file + ": header", kHeaderLimits, handler);
+  read_json_events(text, file + ": header", kHeaderLimits, handler);
   check_layout(header.tensors, size - header.data_begin, file);
   return header;
 }

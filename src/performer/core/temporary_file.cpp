@@ -8,17 +8,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <climits>
+#include <string>
 #include <system_error>
+
+#include "performer/core/error.h"
 
 namespace performer {
 namespace {
 
 constexpr std::int64_t kNames = 1'000'000;
 constexpr std::size_t kMaxDigits = 10;  // of a number at a name's end
-
-std::filesystem::path folder_of(const std::filesystem::path& path) {
-  return path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
-}
 
 std::string prefix_of(const std::filesystem::path& target) {
   return ".tmp-" + target.filename().string() + "-";
@@ -50,6 +50,34 @@ FileDescriptor open_nameless(const std::filesystem::path& folder) {
   return FileDescriptor();
 }
 
+bool is_system_folder(const std::filesystem::path& folder) {
+  std::error_code unknown;
+  const auto path = std::filesystem::canonical(folder, unknown).string();
+  return path == "/dev" || path.starts_with("/proc/");
+}
+
+// What publish() could not replace, or must not: a pipe or a device would be gone from where others
+// use it. Better known now than after hours of work.
+void check_target(const std::filesystem::path& target) {
+  const auto name_bytes = prefix_of(target).size() + std::to_string(kNames - 1).size();
+  if (name_bytes > NAME_MAX) {
+    fail(ExitCode::kNoSpace, "{}: the name is {} bytes too long; choose a shorter one",
+         target.string(), name_bytes - NAME_MAX);
+  }
+  std::error_code unknown;
+  const auto kind = std::filesystem::status(target, unknown).type();
+  using Type = std::filesystem::file_type;
+  if (kind == Type::directory) {
+    fail(ExitCode::kNoSpace, "{}: is a folder; name a file in it", target.string());
+  }
+  const bool replaceable = kind == Type::regular || kind == Type::not_found || kind == Type::none;
+  // What is written to /dev/stdout may be a file, but the name belongs to the system.
+  if (!replaceable || is_system_folder(folder_of(target))) {
+    fail(ExitCode::kNoSpace, "{}: is a pipe or a device, not a file to be replaced; name a file",
+         target.string());
+  }
+}
+
 // What a living program writes is locked, and stays.
 void clear_left(const std::filesystem::path& target) {
   const std::string prefix = prefix_of(target);
@@ -71,6 +99,7 @@ void clear_left(const std::filesystem::path& target) {
 }  // namespace
 
 TemporaryFile::TemporaryFile(const std::filesystem::path& target, Naming naming) : target_(target) {
+  check_target(target_);
   clear_left(target_);
   if (naming == Naming::kLast) file_ = open_nameless(folder_of(target_));
   if (file_.get() < 0) {

@@ -14,7 +14,8 @@ namespace performer {
 enum class Naming : std::uint8_t { kLast, kFirst };
 
 /// A new file beside `target`, which takes its place by publish(). Without that nothing is left.
-/// Making one clears away what programs that were killed have left of the same target.
+/// Making one clears away what programs that were killed have left of the same target, and refuses
+/// (kNoSpace) a target that is there and no file: a folder, a pipe, a device.
 class TemporaryFile {
  public:
   explicit TemporaryFile(const std::filesystem::path& target, Naming naming = Naming::kLast);
