@@ -14,6 +14,7 @@
 #include "performer/data/alphabet.h"
 #include "performer/data/batch_stream.h"
 #include "performer/data/build.h"
+#include "performer/data/read_fasta.h"
 #include "performer/data/split.h"
 #include "performer/data/statistics.h"
 #include "performer/data/text.h"
@@ -235,6 +236,17 @@ TEST(Labelled, PairsAreFoundByDocumentId) {
   config.train = folder.write("q.tsv", "split\tcites\ta\tb\ntrain\t1\t7\t8\ntrain\t0\t9\t7\n");
   EXPECT_NE(failure_of([&] { open_dataset(config, Split::kTrain); }).message.find("document \"9\""),
             std::string::npos);
+}
+
+TEST(TokenSpace, ShowsTheLetterThatIsNoAminoAcidHarmless) {
+  EXPECT_EQ(failure_of([] {
+              protein_space().encode("MK\x1b[2J");
+            }).message.find("sequence: \"\\u001b\" is no"),
+            0U);
+  EXPECT_EQ(failure_of([] {
+              protein_space().encode("MK\xc3\xa9");
+            }).message.find("sequence: \"\\u00e9\" is no"),
+            0U);
 }
 
 TEST(TokenSpaceJson, RoundTripsAndRefusesNonsense) {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "performer/data/sequence_source.h"
+#include "performer/data/read_fasta.h"
 #include "performer/data/token_space.h"
 #include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
@@ -173,6 +173,24 @@ TEST(ReadFasta, SaysSoWhereThereIsNoSequenceOrTooMuch) {
             }).message.find("performer data build"),
             std::string::npos);
   EXPECT_EQ(failure_of([&] { read_fasta(folder.file("missing")); }).code, ExitCode::kBadInput);
+}
+
+TEST(ReadFasta, BoundsIdsAndTheRecordsThatAreDropped) {
+  const TempFolder folder;
+  const auto path = folder.write("a.fasta", ">abcd\nAC\n>efgh\nAC\n>ijkl\nAC\n");
+  EXPECT_EQ(read_fasta(path, {.keep_ids = true, .keep = {}, .max_id_bytes = 12}).counts.records, 3);
+  const auto ids =
+      failure_of([&] { read_fasta(path, {.keep_ids = true, .keep = {}, .max_id_bytes = 11}); });
+  EXPECT_EQ(ids.code, ExitCode::kBadInput);
+  EXPECT_NE(ids.message.find("ids of more than 11 bytes"), std::string::npos) << ids.message;
+  EXPECT_EQ(read_fasta(path, {.keep = {}, .max_id_bytes = 0}).counts.records, 3) << "not kept";
+  const auto nothing = [](const std::string&) { return false; };
+  const auto dropped = failure_of([&] { read_fasta(path, {.keep = nothing, .max_records = 2}); });
+  EXPECT_NE(dropped.message.find("more than 2 sequences"), std::string::npos) << dropped.message;
+  EXPECT_NE(failure_of([&] {
+              read_fasta(path, {.deduplicate = true, .keep = {}, .max_records = 2});
+            }).message.find("more than 2 sequences"),
+            std::string::npos);
 }
 
 TEST(Fasta, ARecordIsRefusedAsSoonAsItExceedsItsBound) {

@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <zlib.h>
 
+#include <filesystem>
 #include <fstream>
 #include <functional>
 #include <string>
@@ -14,7 +16,8 @@
 
 #include "performer/data/dataset.h"
 #include "performer/data/pixels.h"
-#include "performer/data/sequence_source.h"
+#include "performer/data/read_fasta.h"
+#include "performer/data/splits.h"
 #include "performer/data/text.h"
 #include "performer/data/tsv.h"
 #include "tests/data/temp_file.h"
@@ -104,6 +107,79 @@ TEST(Tables, WithTooManyClassesAskForTheColumn) {
   config.task = "classify";
   config.train = folder.write("a.tsv", text);
   EXPECT_TRUE(says(failure_of([&] { make_token_space(config); }), "is data.label_column"));
+}
+
+TEST(Tables, WithClassesAsLongAsTextsAskForTheColumn) {
+  const TempFolder folder;
+  DataConfig config;
+  config.task = "classify";
+  config.train = folder.write("a.tsv", "text\tlabel\nx\ta\ny\t" + std::string(4097, 'b') + "\n");
+  const auto failure = failure_of([&] { make_token_space(config); });
+  EXPECT_TRUE(says(failure, "a.tsv:3: a class of 4097 bytes; is data.label_column = \"label\""))
+      << failure.message;
+}
+
+TEST(Tables, OfDocumentsWithLongIdsTakeNoMemoryForThem) {
+  const TempFolder folder;
+  std::string documents = "id\ttext\n";
+  const std::string filler(1'000'000, 'i');
+  for (int i = 0; i < 100; ++i) documents += fmt::format("{}{}\tx\n", filler, i);
+  DataConfig config;
+  config.task = "match";
+  config.documents = folder.write_gzip("d.tsv.gz", documents);
+  config.train =
+      folder.write("a.tsv", fmt::format("a\tb\tlabel\n{0}1\t{0}2\tx\n{0}3\t{0}4\ty\n", filler));
+  documents.clear();
+  documents.shrink_to_fit();
+  EXPECT_LT(megabytes_for([&] { return open_dataset(config, Split::kTrain)->size() == 2; }), 50);
+}
+
+TEST(Tables, OfSplitsTakeTheSameMemoryWhateverTheIdsAre) {
+  const TempFolder folder;
+  std::string text = "id\tsplit\n";
+  const std::string filler(1'000'000, 'i');
+  for (int i = 0; i < 100; ++i) text += fmt::format("{}{}\tvalid\n", filler, i);
+  text += "a\ttrain\nb\ttrain\nb\tother\n";
+  const auto path = folder.write_gzip("t.tsv.gz", text);
+  text.clear();
+  text.shrink_to_fit();
+  const auto read = [&] {
+    const SplitTable table(path);
+    return table.find(filler + "7") == Split::kValid && table.find("a") == Split::kTrain &&
+           !table.find("b") && !table.find("c") && !table.contains(Split::kTest);
+  };
+  EXPECT_LT(megabytes_for(read), 50);
+}
+
+TEST(Tables, AreBoundedInTheirRowsAndBytes) {
+  const TempFolder folder;
+  TsvReader reader(folder.write("a.tsv", "id\na\n\nb\nc\n"), 2);
+  std::vector<std::string> fields;
+  EXPECT_TRUE(reader.next(fields) && reader.next(fields));
+  EXPECT_TRUE(says(failure_of([&] { reader.next(fields); }), "a.tsv:5: more than 2 rows"));
+  const auto path = folder.write("b.tsv", "id\nabcdef\n");
+  EXPECT_TRUE(says(failure_of([&] { TsvReader(path, 2, 7).next(fields); }), "b.tsv:2: more text"));
+}
+
+TEST(Images, FoldersWithAPipeOrALoopAreNotWaitedFor) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("a.png").c_str(), 0600), 0);
+  std::filesystem::create_symlink("loop.png", folder.file("loop.png"));
+  EXPECT_TRUE(says(failure_of([&] { read_images({folder.file("")}); }), "holds no .png"));
+  EXPECT_TRUE(says(failure_of([&] { read_images({folder.file("loop.png")}); }), "loop.png"));
+  folder.write("b.pgm", "P5 1 1 255\nx");
+  EXPECT_EQ(read_images({folder.file("")}).sequences->size(), 1);
+}
+
+TEST(Images, OfPnmHoldTheNumbersOfTheirHeaderAndNothingBehind) {
+  const TempFolder folder;
+  EXPECT_EQ(read_image(folder.write("a.pgm", "P5 000000002 1 255\nab")).values.size(), 2U);
+  for (const char* text : {"P5 0000000101 255 255\n", "P5 1 1 2550000000\nx"}) {
+    const auto path = folder.write("b.pgm", text + std::string(9999, 'x'));
+    EXPECT_TRUE(says(failure_of([&] { read_image(path); }), "damaged header")) << text;
+  }
+  const auto longer = folder.write("c.pgm", "P5 2 1 255\nabc");
+  EXPECT_TRUE(says(failure_of([&] { read_image(longer); }), "3 values, its header says 2"));
 }
 
 std::string big_endian(std::uint32_t value) {

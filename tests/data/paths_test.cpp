@@ -9,9 +9,9 @@
 
 #include "performer/data/build.h"
 #include "performer/data/dataset.h"
+#include "performer/data/read_fasta.h"
 #include "performer/data/recipe_paths.h"
 #include "performer/data/sequence_dataset.h"
-#include "performer/data/sequence_source.h"
 #include "performer/data/splits.h"
 #include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
@@ -74,8 +74,11 @@ TEST(Paths, NothingFoundAndTheSameFileTwiceAreNamed) {
   EXPECT_NE(twice.message.find("comes twice"), std::string::npos);
 }
 
-TEST(Paths, AnEmptyOneIsNone) {
+TEST(Paths, AnEmptyOneIsNoneAndAnEmptyNameInAListIsRefused) {
   EXPECT_TRUE(PathList("").empty());
+  const auto failure = failure_of([&] { expand_paths(list_of({"a", ""}), "protein", "train"); });
+  EXPECT_EQ(failure.code, ExitCode::kUsage);
+  EXPECT_NE(failure.message.find("data.train: an empty name"), std::string::npos);
   EXPECT_EQ(PathList("a"), list_of({"a"}));
 }
 

@@ -9,6 +9,7 @@
 #include "performer/data/build.h"
 #include "performer/data/pds_file.h"
 #include "performer/data/pds_writer.h"
+#include "performer/data/read_fasta.h"
 #include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
 

@@ -29,7 +29,7 @@ std::vector<std::string> read_families(const std::vector<std::string>& given) {
       families.push_back(item);
       continue;
     }
-    data::TsvReader reader(item, data::TsvReader::kMaxIds);
+    data::TsvReader reader(item, data::TsvReader::kMaxRows, data::TsvReader::kMaxWords);
     const std::size_t column = reader.at("family");
     while (reader.next(fields)) families.push_back(fields[column]);
   }

@@ -55,7 +55,7 @@ Result count_files(const std::vector<std::string>& files) {
 }
 
 Result count_splits(const Options& o) {
-  const auto table = data::read_split_table(o.split_table);
+  const data::SplitTable table(o.split_table);
   Result result;
   for (const char* name : {"train", "valid", "test", "ood", "all"}) {
     result.parts.emplace_back().name = name;
@@ -64,7 +64,7 @@ Result count_splits(const Options& o) {
     result.counts += data::for_sequences(file, [&](const data::FastaRecord& record) {
       const auto found = table.find(record.id());
       for (Part& part : result.parts) {
-        const bool inside = found != table.end() && found->second == part.name;
+        const bool inside = found && data::name_of(*found) == part.name;
         if (inside || part.name == "all") part.statistics.add(record.tokens);
       }
     });

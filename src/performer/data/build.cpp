@@ -14,11 +14,6 @@ namespace {
 
 constexpr std::int64_t kProgressBytes = std::int64_t{1} << 27;
 
-[[noreturn]] void fail_empty(const std::string& name, const FastaCounts& counts) {
-  fail(ExitCode::kBadInput, "{}: there is no sequence in it ({} bytes, {} empty records)", name,
-       counts.bytes, counts.blank);
-}
-
 }  // namespace
 
 BuildResult build_pds(const std::string& input, const std::string& output,
@@ -48,7 +43,7 @@ BuildResult build_pds(const std::string& input, const std::string& output,
   }
   BuildResult result{reader.counts(), statistics.lengths(), {}};
   result.counts.duplicates = duplicates;
-  if (writer.sequences() == 0) fail_empty(source.name(), result.counts);
+  reader.require_records();
   result.sha256 = writer.finish();
   return result;
 }
@@ -71,7 +66,7 @@ FastaCounts for_sequences(const std::string& path,
   ByteSource source(path);
   FastaReader reader(source);
   while (reader.next(record)) take(record);
-  if (reader.counts().records == 0) fail_empty(source.name(), reader.counts());
+  reader.require_records();
   return reader.counts();
 }
 

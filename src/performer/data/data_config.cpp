@@ -8,19 +8,7 @@
 namespace performer::data {
 namespace {
 
-template <std::size_t N>
-void check_choice(const char* key, const std::string& value,
-                  const std::array<const char*, N>& choices) {
-  std::string all;
-  for (const char* choice : choices) {
-    if (value == choice) return;
-    all += all.empty() ? choice : std::string(", ") + choice;
-  }
-  fail(ExitCode::kUsage, "data.{}: must be one of {}, got '{}'", key, all, value);
-}
-
 void check_recall(const DataConfig& c) {
-  check_choice("recall_form", c.recall_form, std::array{"joint", "separate"});
   if (c.recall_keys < c.recall_pairs) {
     fail(ExitCode::kUsage, "data.recall_keys: must be at least data.recall_pairs ({}), got {}",
          c.recall_pairs, c.recall_keys);
@@ -42,9 +30,7 @@ std::int64_t recall_length(const DataConfig& c) {
 void check(const DataConfig& c) {
   auto copy = c;
   check_ranges(list_fields(copy), "data.");
-  check_choice("task", c.task,
-               std::array{"protein", "text", "pixels", "recall", "classify", "match"});
-  check_choice("objective", c.objective, std::array{"causal", "masked"});
+  check_choices(list_fields(copy), "data.");
   if (!(c.mask_probability > 0.0 && c.mask_probability <= 1.0)) {
     fail(ExitCode::kUsage, "data.mask_probability: must be above 0 and at most 1, got {}",
          c.mask_probability);
@@ -67,10 +53,15 @@ const char* name_of(Split split) {
   return kNames.at(static_cast<std::size_t>(split));
 }
 
-Split split_of(const std::string& name) {
+std::optional<Split> find_split(std::string_view name) {
   for (const Split split : {Split::kTrain, Split::kValid, Split::kTest, Split::kOod}) {
     if (name == name_of(split)) return split;
   }
+  return std::nullopt;
+}
+
+Split split_of(const std::string& name) {
+  if (const auto split = find_split(name)) return *split;
   fail(ExitCode::kUsage, "split: must be train, valid, test or ood, got '{}'", name);
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 
@@ -63,7 +65,7 @@ void visit_fields(Config& c, Visitor&& field) {
   field("objective", c.objective, "Next token, or masked tokens.", {"causal", "masked"});
   field("mask_probability", c.mask_probability, "Share of the tokens that are predicted.");
   field("tokenizer", c.tokenizer, "`bytes`, or the path of a SentencePiece model.");
-  field("deduplicate", c.deduplicate, "Drop sequences seen before in the same file.");
+  field("deduplicate", c.deduplicate, "Drop sequences seen before in the files of the split.");
   field("text_column", c.text_column, "classify: the column of the text.");
   field("label_column", c.label_column, "classify and match: the column of the class.");
   field("a_column", c.a_column, "match: the column of the first document.");
@@ -95,6 +97,9 @@ enum class Split : std::uint8_t { kTrain, kValid, kTest, kOod };
 
 /// train, valid, test or ood.
 const char* name_of(Split split);
+
+/// Nothing for another name.
+std::optional<Split> find_split(std::string_view name);
 
 /// kUsage for another name.
 Split split_of(const std::string& name);

@@ -17,20 +17,6 @@ constexpr std::string_view kBases = "ACGTUN";
 
 }  // namespace
 
-FastaCounts& FastaCounts::operator+=(const FastaCounts& more) {
-  records += more.records;
-  residues += more.residues;
-  blank += more.blank;
-  gaps += more.gaps;
-  end_stops += more.end_stops;
-  inner_stops += more.inner_stops;
-  unknown += more.unknown;
-  duplicate_ids += more.duplicate_ids;
-  duplicates += more.duplicates;
-  bytes += more.bytes;
-  return *this;
-}
-
 std::string FastaRecord::id() const {
   const std::size_t begin = header.find_first_not_of(" \t");
   if (begin == std::string::npos) return {};
@@ -148,6 +134,12 @@ void FastaReader::take_unusual(FastaRecord& record, std::span<const char> part) 
 void FastaReader::push(FastaRecord& record, std::uint8_t token) {
   if (std::ssize(record.tokens) >= bound_.residues) refuse_long(bound_.problem);
   record.tokens.push_back(token);
+}
+
+void FastaReader::require_records() const {
+  if (counts_.records > 0) return;
+  fail(ExitCode::kBadInput, "{}: there is no sequence in it ({} bytes, {} empty records)",
+       source_.name(), counts_.bytes, counts_.blank);
 }
 
 void FastaReader::refuse_long(std::string_view problem) const {

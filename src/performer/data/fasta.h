@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "performer/data/byte_source.h"
+#include "performer/data/fasta_counts.h"
 
 namespace performer::data {
 
@@ -18,30 +19,11 @@ struct FastaRecord {
   std::string id() const;
 };
 
-/// What was met on the way and mended.
-struct FastaCounts {
-  std::int64_t records = 0;        // with at least one residue
-  std::int64_t residues = 0;       // of those
-  std::int64_t blank = 0;          // records without a residue: skipped
-  std::int64_t gaps = 0;           // - and . : dropped
-  std::int64_t end_stops = 0;      // * at the end of a sequence: dropped
-  std::int64_t inner_stops = 0;    // * inside: X
-  std::int64_t unknown = 0;        // J: X
-  std::int64_t duplicate_ids = 0;  // kept; counted by who holds the ids
-  std::int64_t duplicates = 0;     // equal sequences dropped, where asked for
-  std::int64_t bytes = 0;          // read, unpacked
-
-  FastaCounts& operator+=(const FastaCounts& more);
-};
-
 /// The most residues a record may have, and what a refusal says of more.
 struct FastaBound {
   std::int64_t residues = std::int64_t{1} << 30;
   std::string_view problem = "a sequence of more than 2^30 residues, the longest that is read";
 };
-
-/// The mended ones in words; empty where nothing was.
-std::string mended(const FastaCounts& counts);
 
 /// Records of a FASTA file one after the other; memory of the longest one. Lower case, CRLF, blank
 /// lines and a missing last line end are taken as they come. kBadInput, with place, for text before
@@ -57,6 +39,9 @@ class FastaReader {
   bool next(FastaRecord& record, const FastaBound& bound = {});
 
   const FastaCounts& counts() const { return counts_; }
+
+  /// kBadInput where no record had residues; to be asked at the end.
+  void require_records() const;
 
  private:
   enum class State : std::uint8_t { kLineStart, kHeader, kSequence };

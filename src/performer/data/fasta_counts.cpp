@@ -1,14 +1,27 @@
+#include "performer/data/fasta_counts.h"
+
 #include <fmt/format.h>
 
 #include <array>
-#include <string>
 #include <utility>
-
-#include "performer/data/fasta.h"
 
 namespace performer::data {
 
-std::string mended(const data::FastaCounts& c) {
+FastaCounts& FastaCounts::operator+=(const FastaCounts& more) {
+  records += more.records;
+  residues += more.residues;
+  blank += more.blank;
+  gaps += more.gaps;
+  end_stops += more.end_stops;
+  inner_stops += more.inner_stops;
+  unknown += more.unknown;
+  duplicate_ids += more.duplicate_ids;
+  duplicates += more.duplicates;
+  bytes += more.bytes;
+  return *this;
+}
+
+std::string mended(const FastaCounts& c) {
   const std::array<std::pair<std::int64_t, const char*>, 7> kinds = {
       std::pair{c.blank, "records without residues skipped"},
       {c.gaps, "gaps dropped"},

@@ -79,16 +79,19 @@ class PnmHeader {
     }
     std::int64_t value = 0;
     const std::size_t begin = at_;
-    for (; at_ < bytes_.size() && std::isdigit(byte()) != 0 && at_ - begin < 9; ++at_) {
+    for (; at_ < bytes_.size() && std::isdigit(byte()) != 0 && at_ - begin <= kMaxDigits; ++at_) {
       value = 10 * value + (bytes_[at_] - '0');
     }
-    if (at_ == begin) fail(ExitCode::kBadInput, "{}: damaged header at byte {}", path_, at_);
+    if (at_ == begin || at_ - begin > kMaxDigits)
+      fail(ExitCode::kBadInput, "{}: damaged header at byte {}", path_, at_);
     return value;
   }
 
   std::string_view rest() const { return bytes_.substr(std::min(at_ + 1, bytes_.size())); }
 
  private:
+  static constexpr std::size_t kMaxDigits = 9;
+
   int byte() const { return static_cast<unsigned char>(bytes_[at_]); }
 
   const std::string& path_;
@@ -106,7 +109,7 @@ Image read_pnm(const std::string& path, const std::string& bytes) {
   check_size(path, {rows, columns, channels});
   const auto size = static_cast<std::size_t>(rows * columns * channels);
   const auto rest = header.rest();
-  if (rest.size() < size) {
+  if (rest.size() != size) {
     fail(ExitCode::kBadInput, "{}: {} values, its header says {}", path, rest.size(), size);
   }
   Image image{std::vector<std::uint8_t>(size), {rows, columns, channels}};

@@ -8,6 +8,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/safe_text.h"
+#include "performer/data/content_hash.h"
 #include "performer/data/splits.h"
 #include "performer/data/text.h"
 #include "performer/data/tsv.h"
@@ -17,8 +18,8 @@ namespace {
 
 using Fields = std::vector<std::string>;
 
-constexpr std::int64_t kMaxTokens = std::int64_t{1} << 29, kMaxRows = std::int64_t{1} << 26;
-constexpr std::size_t kMaxClasses = std::size_t{1} << 16;
+constexpr std::int64_t kMaxTokens = std::int64_t{1} << 29, kMaxRows = TsvReader::kMaxRows;
+constexpr std::size_t kMaxClasses = std::size_t{1} << 16, kMaxClassBytes = 4096;
 
 // The first `length` tokens of each document, one after the other.
 class Documents {
@@ -115,7 +116,7 @@ class LabelledDataset final : public Dataset {
     const std::size_t id = reader.at("id"), text = reader.at(config().text_column);
     Fields fields;
     while (reader.next(fields)) {
-      by_id_.insert_or_assign(fields[id], documents_.add(fields[text]));
+      by_id_.insert_or_assign(content_hash(fields[id]), documents_.add(fields[text]));
       check_room(reader);
     }
   }
@@ -131,7 +132,7 @@ class LabelledDataset final : public Dataset {
 
   std::int64_t document(const TsvReader& reader, const std::string& field) {
     if (config().documents.empty()) return documents_.add(field);
-    const auto found = by_id_.find(field);
+    const auto found = by_id_.find(content_hash(field));
     if (found == by_id_.end()) {
       fail(ExitCode::kBadInput, "{}:{}: document {} is not in {}", reader.name(), reader.line(),
            shown(field), config().documents);
@@ -159,7 +160,7 @@ class LabelledDataset final : public Dataset {
   }
 
   Documents documents_;
-  std::unordered_map<std::string, std::int64_t> by_id_;
+  std::unordered_map<ContentHash, std::int64_t, ContentHashHasher> by_id_;
   std::vector<Entry> rows_;
 };
 
@@ -189,7 +190,12 @@ TokenSpace labelled_space(const DataConfig& config) {
   TokenSpace space = text_space(config);
   std::set<std::string> classes;
   for_rows(config, Split::kTrain, [&](TsvReader& reader, const Fields& fields) {
-    classes.insert(fields[reader.at(config.label_column)]);
+    const std::string& label = fields[reader.at(config.label_column)];
+    if (label.size() > kMaxClassBytes) {
+      fail(ExitCode::kBadInput, "{}:{}: a class of {} bytes; is data.label_column = {} right?",
+           reader.name(), reader.line(), label.size(), shown(config.label_column));
+    }
+    classes.insert(label);
     if (classes.size() > kMaxClasses) {
       fail(ExitCode::kBadInput, "{}:{}: more than {} classes; is data.label_column = {} right?",
            reader.name(), reader.line(), kMaxClasses, shown(config.label_column));

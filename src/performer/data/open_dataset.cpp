@@ -9,9 +9,9 @@
 #include "performer/data/pds_file.h"
 #include "performer/data/pipes.h"
 #include "performer/data/pixels.h"
+#include "performer/data/read_fasta.h"
 #include "performer/data/recall.h"
 #include "performer/data/sequence_dataset.h"
-#include "performer/data/sequence_source.h"
 #include "performer/data/splits.h"
 #include "performer/data/text.h"
 #include "performer/data/token_stream.h"
@@ -25,10 +25,9 @@ std::unique_ptr<SequenceSource> read_proteins(const DataConfig& config, Split sp
   FastaOptions options{
       .deduplicate = config.deduplicate, .keep_ids = ids == Ids::kKeep, .keep = {}};
   if (place_of(config, split).marked) {
-    options.keep = [table = read_split_table(config.split_table), split](const std::string& id) {
-      const auto found = table.find(id);
-      return found != table.end() && found->second == name_of(split);
-    };
+    // Shared, since a std::function is copied.
+    const auto table = std::make_shared<const SplitTable>(config.split_table);
+    options.keep = [table, split](const std::string& id) { return table->find(id) == split; };
   }
   auto sequences = read_fasta(files, options).sequences;
   if (sequences->size() == 0) {
@@ -76,12 +75,7 @@ bool has_split(const DataConfig& config, Split split) {
   if (config.task == "recall") return true;
   const SplitPlace place = place_of(config, split);
   if (!place.marked) return !place.paths.empty();
-  if (config.task == "protein") {
-    for (const auto& [id, name] : read_split_table(config.split_table)) {
-      if (name == name_of(split)) return true;
-    }
-    return false;
-  }
+  if (config.task == "protein") return SplitTable(config.split_table).contains(split);
   return has_labelled_split(config, split);
 }
 

@@ -11,6 +11,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/safe_text.h"
+#include "performer/data/file_kind.h"
 
 namespace performer::data {
 namespace {
@@ -55,7 +56,8 @@ Paths files_in(const std::string& folder, std::string_view task, std::string_vie
   return files;
 }
 
-// Sorted by bytes: the same order whatever the machine's language is.
+// Sorted by bytes: the same order whatever the machine's language is. Pipes and devices are left
+// out, as those of a folder are: they can be read once, and would be waited for.
 Paths files_like(const std::string& pattern) {
   glob_t found{};
   const std::unique_ptr<glob_t, decltype(&::globfree)> release(&found, &::globfree);
@@ -63,11 +65,15 @@ Paths files_like(const std::string& pattern) {
   if (status == GLOB_NOSPACE) throw std::bad_alloc();
   if (status != 0) return {};
   Paths files(found.gl_pathv, found.gl_pathv + found.gl_pathc);
+  std::erase_if(files, is_pipe);
   std::ranges::sort(files);
   return files;
 }
 
 Paths files_of(const std::string& item, std::string_view key) {
+  if (item.empty()) {
+    fail(ExitCode::kUsage, "data.{}: an empty name; name a file, a folder or a pattern", key);
+  }
   if (!is_pattern(item)) return {item};
   Paths files = files_like(item);
   if (files.empty()) fail(ExitCode::kBadInput, "data.{}: no file matches {}", key, shown(item));

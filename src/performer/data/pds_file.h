@@ -16,8 +16,8 @@ namespace performer::data {
 /// A .pds file, read where it is asked for. Opening checks header, footer, sizes and the whole
 /// index, which stays in memory (8 bytes a sequence); tokens are checked against their checksums at
 /// once in files up to kCheckedAtOnce, else 64 KiB by 64 KiB when first read. kCorrupt names what
-/// is wrong, also where the file is cut short or overwritten meanwhile: nothing damaged is handed
-/// out.
+/// is wrong, also where the file is cut short meanwhile. Of a file that is overwritten after its
+/// check, other tokens may come, but none outside the alphabet.
 class PdsFile final : public SequenceSource {
  public:
   static constexpr std::int64_t kCheckedAtOnce = std::int64_t{1} << 28;

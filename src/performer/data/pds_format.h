@@ -15,7 +15,8 @@
 /// Written in one pass from start to end: what is known only then is in the footer.
 namespace performer::data::pds {
 
-static_assert(std::endian::native == std::endian::little, "the file is mapped as it is");
+static_assert(std::endian::native == std::endian::little,
+              "numbers are read as they lie in the file");
 
 inline constexpr std::array<char, 8> kMagic = {'P', 'E', 'R', 'F', 'P', 'D', 'S', '\n'};
 inline constexpr std::array<char, 8> kEndMagic = {'P', 'D', 'S', '-', 'E', 'N', 'D', '\n'};

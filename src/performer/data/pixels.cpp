@@ -111,11 +111,16 @@ class IdxReader {
 
 void read_folder(const std::string& path, Images& images) {
   std::vector<std::string> files;
-  for (const auto& entry : std::filesystem::directory_iterator(path)) {
-    const std::string suffix = entry.path().extension().string();
-    if (suffix == ".png" || suffix == ".ppm" || suffix == ".pgm") {
-      files.push_back(entry.path().string());
-    }
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(path, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const std::string suffix = entry->path().extension().string();
+    const bool image = suffix == ".png" || suffix == ".ppm" || suffix == ".pgm";
+    std::error_code unknown;
+    if (image && entry->is_regular_file(unknown)) files.push_back(entry->path().string());
+  }
+  if (error) {
+    fail(ExitCode::kBadInput, "{}: the folder cannot be read: {}", path, error.message());
   }
   if (files.empty()) fail(ExitCode::kBadInput, "{}: holds no .png, .ppm or .pgm file", path);
   std::ranges::sort(files);
@@ -131,7 +136,8 @@ void read_folder(const std::string& path, Images& images) {
 Images read_images(const std::vector<std::string>& paths) {
   Images images{std::make_unique<MemorySequences>(), {}};
   for (const auto& path : paths) {
-    if (std::filesystem::is_directory(path)) {
+    std::error_code unknown;
+    if (std::filesystem::is_directory(path, unknown)) {
       read_folder(path, images);
     } else {
       IdxReader(path).read(images);

@@ -1,14 +1,13 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "performer/data/fasta.h"
+#include "performer/data/fasta_counts.h"
 
 namespace performer::data {
 
@@ -78,23 +77,5 @@ class JoinedSequences final : public SequenceSource {
   std::vector<std::unique_ptr<SequenceSource>> parts_;
   std::vector<std::int64_t> ends_;  // sequences up to the end of each part
 };
-
-struct FastaOptions {
-  bool deduplicate = false;
-  bool keep_ids = false;  // for SequenceSource::id
-  /// Keeps the records whose id passes; empty: all.
-  std::function<bool(const std::string& id)> keep;
-  std::int64_t max_residues = std::int64_t{1} << 30;
-};
-
-struct FastaContent {
-  std::unique_ptr<MemorySequences> sequences;
-  FastaCounts counts;
-};
-
-/// Whole FASTA files, one after the other; bounds and duplicates are those of all together.
-/// kBadInput above max_residues (naming `performer data build`) and where one holds no sequence.
-FastaContent read_fasta(const std::vector<std::string>& files, const FastaOptions& options = {});
-FastaContent read_fasta(const std::string& file, const FastaOptions& options = {});
 
 }  // namespace performer::data

@@ -18,6 +18,7 @@ namespace performer::data {
 namespace {
 
 using Names = std::unordered_set<std::string>;
+using Hashes = std::unordered_set<ContentHash, ContentHashHasher>;
 
 bool names_any(std::string_view field, const Names& families) {
   while (!field.empty()) {
@@ -29,7 +30,7 @@ bool names_any(std::string_view field, const Names& families) {
 }
 
 // Ids of the members of the held-out families.
-Names held_out_ids(const SplitOptions& options) {
+Hashes held_out_ids(const SplitOptions& options) {
   if (options.families.empty()) {
     if (options.held_out.empty()) return {};
     fail(ExitCode::kUsage, "--held-out: needs --families, a TSV with columns id and family");
@@ -38,12 +39,12 @@ Names held_out_ids(const SplitOptions& options) {
   if (families.empty()) {
     for (const std::string_view family : kPaperFamilies) families.emplace(family);
   }
-  TsvReader reader(options.families, TsvReader::kMaxIds);
+  TsvReader reader(options.families, TsvReader::kMaxRows);
   const std::size_t id = reader.at("id"), family = reader.at("family");
   std::vector<std::string> fields;
-  Names ids;
+  Hashes ids;
   while (reader.next(fields)) {
-    if (names_any(fields[family], families)) ids.insert(fields[id]);
+    if (names_any(fields[family], families)) ids.insert(content_hash(fields[id]));
   }
   if (ids.empty()) {
     fail(ExitCode::kBadInput, "{}: has no member of {}; name families with --held-out",
@@ -118,7 +119,7 @@ void check_options(const SplitOptions& o) {
 SplitResult split_fasta(const std::string& input, const std::string& folder,
                         const SplitOptions& options) {
   check_options(options);
-  const Names held_out = held_out_ids(options);
+  const Hashes held_out = held_out_ids(options);
   ByteSource source(input);
   FastaReader reader(source);
   std::error_code error;
@@ -130,7 +131,7 @@ SplitResult split_fasta(const std::string& input, const std::string& folder,
     parts.emplace_back(name, folder, options.format);
   }
   SplitResult result;
-  std::unordered_set<ContentHash, ContentHashHasher> seen;
+  Hashes seen;
   FastaRecord record;
   while (reader.next(record)) {
     const ContentHash hash = content_hash(record.tokens);
@@ -142,11 +143,9 @@ SplitResult split_fasta(const std::string& input, const std::string& folder,
     const std::size_t drawn = place < options.valid                  ? 1
                               : place < options.valid + options.test ? 2
                                                                      : 0;
-    parts[held_out.contains(record.id()) ? 3 : drawn].add(record);
+    parts[held_out.contains(content_hash(record.id())) ? 3 : drawn].add(record);
   }
-  if (reader.counts().records == 0) {
-    fail(ExitCode::kBadInput, "{}: there is no sequence in it", source.name());
-  }
+  reader.require_records();
   for (Part& part : parts) result.parts.push_back(part.finish());
   return result;
 }

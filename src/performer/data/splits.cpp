@@ -1,5 +1,6 @@
 #include "performer/data/splits.h"
 
+#include <algorithm>
 #include <vector>
 
 #include "performer/core/error.h"
@@ -24,13 +25,27 @@ std::vector<std::string> files_of(const DataConfig& config, Split split) {
   return expand_paths(place.paths, config.task, name_of(place.marked ? Split::kTrain : split));
 }
 
-std::unordered_map<std::string, std::string> read_split_table(const std::string& path) {
-  TsvReader reader(path, TsvReader::kMaxIds);
+SplitTable::SplitTable(const std::string& path) {
+  TsvReader reader(path, TsvReader::kMaxRows);
   const std::size_t id = reader.at("id"), split = reader.at("split");
-  std::unordered_map<std::string, std::string> table;
   std::vector<std::string> fields;
-  while (reader.next(fields)) table.insert_or_assign(fields[id], fields[split]);
-  return table;
+  while (reader.next(fields)) {
+    const auto hash = content_hash(fields[id]);
+    if (const auto known = find_split(fields[split])) {
+      splits_.insert_or_assign(hash, *known);
+    } else {
+      splits_.erase(hash);
+    }
+  }
+}
+
+std::optional<Split> SplitTable::find(std::string_view id) const {
+  const auto found = splits_.find(content_hash(id));
+  return found == splits_.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool SplitTable::contains(Split split) const {
+  return std::ranges::any_of(splits_, [&](const auto& row) { return row.second == split; });
 }
 
 }  // namespace performer::data

@@ -7,6 +7,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/json.h"
+#include "performer/core/safe_text.h"
 #include "performer/data/alphabet.h"
 #include "performer/data/sentence_piece.h"
 
@@ -16,15 +17,26 @@ namespace {
 constexpr std::int64_t kBytes = 256;
 constexpr std::int64_t kMaxVocabulary = std::int64_t{1} << 31;
 
+// The letter that begins there, of one byte or more.
+std::string_view letter_at(std::string_view text, std::size_t begin) {
+  const auto inside = [&](std::size_t i) {
+    return i < text.size() && (static_cast<unsigned char>(text[i]) & 0xC0U) == 0x80U;
+  };
+  std::size_t end = begin + 1;
+  while (inside(end)) ++end;
+  return text.substr(begin, end - begin);
+}
+
 std::vector<std::int64_t> encode_protein(std::string_view text) {
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
-  for (const char c : text) {
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
     const std::uint8_t meaning = alphabet::kMeaning[static_cast<unsigned char>(c)];
     if (meaning == alphabet::kBlank || meaning == alphabet::kGap || c == '\n') continue;
     if (meaning >= alphabet::kInvalid) {
-      fail(ExitCode::kBadInput, "sequence: '{}' is no amino acid; allowed are {}",
-           fmt::string_view(&c, 1), alphabet::kLetters);
+      fail(ExitCode::kBadInput, "sequence: {} is no amino acid; allowed are {}",
+           shown(letter_at(text, i)), alphabet::kLetters);
     }
     tokens.push_back(meaning < alphabet::kSpecial ? meaning : alphabet::kX);
   }

@@ -42,8 +42,8 @@ bool split_fields(std::string_view line, std::size_t most, std::vector<std::stri
 
 }  // namespace
 
-TsvReader::TsvReader(const std::string& path, std::int64_t max_bytes)
-    : source_(path), room_(max_bytes) {
+TsvReader::TsvReader(const std::string& path, std::int64_t max_rows, std::int64_t max_bytes)
+    : source_(path), room_(max_bytes), max_rows_(max_rows) {
   std::string header;
   if (!next_line(header)) {
     fail(ExitCode::kBadInput, "{}: empty; its first line must name the columns", name());
@@ -70,8 +70,7 @@ bool TsvReader::next_line(std::string& text) {
     room_ -= static_cast<std::int64_t>(size);
     if (room_ < 0) {
       fail(ExitCode::kBadInput,
-           "{}:{}: more text than is held in memory; leave out the rows or "
-           "columns that are not needed",
+           "{}:{}: more text than is held in memory; leave out the columns that are not needed",
            name(), line_ + 1);
     }
     text.append(rest_.data(), size);
@@ -89,6 +88,10 @@ bool TsvReader::next(std::vector<std::string>& fields) {
   do {
     if (!next_line(line)) return false;
   } while (line.empty());
+  if (++rows_ > max_rows_) {
+    fail(ExitCode::kBadInput, "{}:{}: more than {} rows, too many to hold in memory", name(), line_,
+         max_rows_);
+  }
   const bool whole = split_fields(line, columns_.size(), fields);
   if (!whole || fields.size() != columns_.size()) {
     fail(ExitCode::kBadInput, "{}:{}: {} fields, the header has {}", name(), line_,

@@ -14,11 +14,16 @@ namespace performer::data {
 /// feed as \n, a tab as \t and a backslash as \\.
 class TsvReader {
  public:
-  /// Of a table whose ids are held in memory.
-  static constexpr std::int64_t kMaxIds = std::int64_t{1} << 30;
+  /// Of a table of which something is held in memory for each row.
+  static constexpr std::int64_t kMaxRows = std::int64_t{1} << 26;
 
-  /// kBadInput where there is no header, and as soon as more than `max_bytes` are unpacked.
-  explicit TsvReader(const std::string& path, std::int64_t max_bytes = std::int64_t{1} << 40);
+  /// Of a table whose words are held as they are.
+  static constexpr std::int64_t kMaxWords = std::int64_t{1} << 30;
+
+  /// kBadInput where there is no header, and for the first row beyond `max_rows` of them or
+  /// `max_bytes` unpacked.
+  explicit TsvReader(const std::string& path, std::int64_t max_rows = INT64_MAX,
+                     std::int64_t max_bytes = std::int64_t{1} << 40);
 
   /// The next row, with as many fields as the header; kBadInput with the line for another number.
   /// Empty lines are passed over.
@@ -38,6 +43,7 @@ class TsvReader {
 
   ByteSource source_;
   std::int64_t room_;  // bytes that may still come
+  std::int64_t max_rows_, rows_ = 0;
   std::span<const char> rest_;
   std::vector<std::string> columns_;
   std::int64_t line_ = 0;
