@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "performer/core/file.h"
@@ -136,6 +138,58 @@ TEST(SentencePiece, SignalsForTheWholeGroupLeaveTheTokenizerAtWork) {
   std::signal(SIGTERM, before);
   EXPECT_FALSE(pieces.encode("the cost\n").empty());
   ::setpgid(0, group);
+}
+
+// A process of ours that this one started last.
+pid_t child_of_ours() {
+  pid_t child = -1;
+  std::ifstream("/proc/self/task/" + std::to_string(::gettid()) + "/children") >> child;
+  return child;
+}
+
+TEST(SentencePiece, AProcessThatIsKilledIsNoFaultOfTheModel) {
+  for (const auto& [signal, code] :
+       {std::pair{SIGKILL, ExitCode::kOutOfMemory}, std::pair{SIGSEGV, ExitCode::kFailure}}) {
+    const SentencePiece pieces(model(), "model");
+    const pid_t child = child_of_ours();
+    ASSERT_GT(child, 0);
+    ASSERT_EQ(::kill(child, signal), 0);
+    EXPECT_EQ(failure_of([&] { pieces.encode("the cost\n"); }).code, code);
+    EXPECT_EQ(failure_of([&] { pieces.encode("the cost\n"); }).code, ExitCode::kFailure);
+  }
+}
+
+TEST(TrainTokenizer, NamesTheVocabularyOnlyWhereItIsAtFault) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "text", words(100));
+  const auto failure = failure_of([&] {
+    train_tokenizer({(folder / "text").string()}, (folder / "m").string(), {.vocabulary = 9});
+  });
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_NE(failure.message.find("try another --vocabulary"), std::string::npos) << failure.message;
+}
+
+TEST(TrainTokenizer, RefusesTextThatIsNotUtf8ByFileAndLine) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "good", words(4000));
+  write_file_atomic(folder / "latin", "one\ncaf\xe9\n");
+  const auto failure = failure_of([&] {
+    train_tokenizer({(folder / "good").string(), (folder / "latin").string()},
+                    (folder / "m").string(), {.vocabulary = 400});
+  });
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_NE(failure.message.find("latin:2: byte 0xe9 in column 4"), std::string::npos)
+      << failure.message;
+}
+
+TEST(TrainTokenizer, KnowsBeforeItTrainsThatTheOutputCannotBeWritten) {
+  const TemporaryFolder folder;
+  write_file_atomic(folder / "text", words(100));
+  const auto failure = failure_of([&] {
+    train_tokenizer({(folder / "text").string()}, (folder / "none" / "m").string(),
+                    {.vocabulary = 9});  // which training would refuse
+  });
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
 }
 
 TEST(SentencePiece, EndsItsProcessWhileAForkHoldsTheSocket) {

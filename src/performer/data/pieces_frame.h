@@ -30,9 +30,12 @@ enum class Ask : std::uint64_t {
 
 enum class Answer : std::uint64_t {
   kDone,
-  kRefused,      // why, as text
-  kOutOfMemory,  // nothing
+  kRefused,  // why, as text
 };
+
+/// The exit status of a process that has too little memory, in whatever thread: a SentencePiece
+/// that cannot allocate can be caught in one of them only.
+constexpr int kNoMemory = 6;
 
 struct FrameHead {
   std::uint64_t kind;  // Ask or Answer

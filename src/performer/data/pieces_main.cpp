@@ -188,8 +188,6 @@ bool serve_one(Server& server, const FrameHead& head) {
     return reply(Answer::kDone, server.answer(static_cast<Ask>(head.kind), request));
   } catch (const Refused& refused) {
     return reply(Answer::kRefused, refused.why);
-  } catch (const std::bad_alloc&) {
-    return reply(Answer::kOutOfMemory, "");
   } catch (const std::exception& error) {
     return reply(Answer::kRefused, error.what());
   }
@@ -201,6 +199,7 @@ int main() {
   // A signal for the whole group (Ctrl-C) is for the process that asked: it may save first. This
   // one ends when the other side closes.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) std::signal(number, SIG_IGN);
+  std::set_new_handler([] { ::_exit(kNoMemory); });
   Server server;
   std::array<FrameHead, 1> head{};
   while (receive_all(kSocket, std::as_writable_bytes(std::span(head)))) {

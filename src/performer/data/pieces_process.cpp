@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -83,28 +84,25 @@ Process::~Process() {
   }
 }
 
+// Where sending fails, the process may have answered before it ended.
 Reply Process::ask(Ask ask, std::span<const std::byte> request) {
-  if (!write_frame(socket_.get(), ask, request)) return lost();
+  write_frame(socket_.get(), ask, request);
   return receive();
 }
 
 Reply Process::ask_with_text(Ask ask, std::span<const std::byte> request, std::string_view text) {
-  if (!write_frame(socket_.get(), ask, request) || !send_all(socket_.get(), bytes_of(text))) {
-    return lost();
+  if (write_frame(socket_.get(), ask, request) && send_all(socket_.get(), bytes_of(text))) {
+    ::shutdown(socket_.get(), SHUT_WR);
   }
-  ::shutdown(socket_.get(), SHUT_WR);
   return receive();
 }
 
 Reply Process::receive() {
   std::array<FrameHead, 1> head{};
   if (!receive_all(socket_.get(), std::as_writable_bytes(std::span(head)))) return lost();
-  const auto answer = static_cast<Answer>(head[0].kind);
-  if (answer == Answer::kOutOfMemory) {
-    fail(ExitCode::kOutOfMemory, "{}: out of memory; take a smaller text or model", kProgram);
-  }
   if (head[0].bytes > kMaxFrame) return lost();
-  Reply reply{answer == Answer::kDone, std::string(head[0].bytes, '\0')};
+  const bool done = static_cast<Answer>(head[0].kind) == Answer::kDone;
+  Reply reply{done ? Outcome::kDone : Outcome::kRefused, std::string(head[0].bytes, '\0')};
   if (!receive_all(socket_.get(), std::as_writable_bytes(std::span(reply.text)))) return lost();
   return reply;
 }
@@ -123,10 +121,16 @@ Reply Process::lost() {
   if (ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kNotFound) {
     fail_start(program_, "a library that it needs is missing");
   }
-  if (ended > 0 && WIFSIGNALED(status)) {
-    return {false, fmt::format("{} was ended by signal {}", kProgram, WTERMSIG(status))};
+  const bool signalled = ended > 0 && WIFSIGNALED(status);
+  if ((ended > 0 && WIFEXITED(status) && WEXITSTATUS(status) == kNoMemory) ||
+      (signalled && WTERMSIG(status) == SIGKILL)) {
+    fail(ExitCode::kOutOfMemory, "{}: {}; take a smaller text or model", kProgram,
+         signalled ? "was killed, as systems do that run out of memory" : "out of memory");
   }
-  return {false, fmt::format("{} ended before it answered", kProgram)};
+  if (signalled) {
+    return {Outcome::kLost, fmt::format("{} was ended by signal {}", kProgram, WTERMSIG(status))};
+  }
+  return {Outcome::kLost, fmt::format("{} ended before it answered", kProgram)};
 }
 
 }  // namespace performer::data::pieces

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,9 +13,15 @@
 
 namespace performer::data::pieces {
 
+enum class Outcome : std::uint8_t {
+  kDone,
+  kRefused,  // SentencePiece does not do this with these data
+  kLost,     // the process ended, or is no longer to be understood
+};
+
 /// What came back.
 struct Reply {
-  bool done = false;
+  Outcome outcome = Outcome::kLost;
   std::string text;  // the answer where done, else why not
 };
 
@@ -28,7 +35,8 @@ class Process {
   Process(const Process&) = delete;
   Process& operator=(const Process&) = delete;
 
-  /// Sends an ask and waits for its answer. kOutOfMemory where the process met it.
+  /// Sends an ask and waits for its answer. kOutOfMemory where the process had too little, or was
+  /// killed, as systems do that have too little.
   Reply ask(Ask ask, std::span<const std::byte> request);
 
   /// The same for an ask that text follows: the process takes nothing after it.

@@ -11,10 +11,12 @@ namespace performer::data {
 SentencePiece::SentencePiece(std::string model, const std::string& name)
     : bytes_(std::move(model)), process_(std::make_unique<pieces::Process>()) {
   const auto reply = process_->ask(pieces::Ask::kLoad, pieces::bytes_of(bytes_));
-  if (!reply.done || reply.text.size() != sizeof facts_) {
+  // A damaged model may end the process.
+  const bool done = reply.outcome == pieces::Outcome::kDone;
+  if (!done || reply.text.size() != sizeof facts_) {
     fail(ExitCode::kBadInput,
          "{}: is no SentencePiece model ({}); make one with `performer data tokenizer`", name,
-         reply.done ? "not understood" : reply.text);
+         done ? "not understood" : reply.text);
   }
   std::memcpy(&facts_, reply.text.data(), sizeof facts_);
 }
@@ -24,7 +26,10 @@ SentencePiece::~SentencePiece() = default;
 std::string SentencePiece::ask(pieces::Ask ask, std::span<const std::byte> request) const {
   const std::scoped_lock lock(one_at_a_time_);
   auto reply = process_->ask(ask, request);
-  if (!reply.done) fail(ExitCode::kBadInput, "tokenizer: {}", reply.text);
+  if (reply.outcome != pieces::Outcome::kDone) {
+    const bool refused = reply.outcome == pieces::Outcome::kRefused;
+    fail(refused ? ExitCode::kBadInput : ExitCode::kFailure, "tokenizer: {}", reply.text);
+  }
   return std::move(reply.text);
 }
 

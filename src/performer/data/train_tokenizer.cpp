@@ -9,6 +9,7 @@
 #include "performer/core/error.h"
 #include "performer/core/file.h"
 #include "performer/data/byte_source.h"
+#include "performer/data/encoding.h"
 #include "performer/data/pieces_process.h"
 #include "performer/data/sentence_piece.h"
 #include "performer/data/text.h"
@@ -22,7 +23,10 @@ std::string train(std::string_view text, const TokenizerOptions& options) {
   const std::array settings = {pieces::TrainSettings{options.vocabulary, options.threads}};
   pieces::Process process;
   auto reply = process.ask_with_text(pieces::Ask::kTrain, std::as_bytes(std::span(settings)), text);
-  if (!reply.done) {
+  if (reply.outcome == pieces::Outcome::kLost) {
+    fail(ExitCode::kFailure, "tokenizer: {}; nothing was written", reply.text);
+  }
+  if (reply.outcome == pieces::Outcome::kRefused) {
     fail(ExitCode::kBadInput, "tokenizer: {}; try another --vocabulary (now {})", reply.text,
          options.vocabulary);
   }
@@ -33,15 +37,19 @@ std::string train(std::string_view text, const TokenizerOptions& options) {
 
 TokenizerResult train_tokenizer(const std::vector<std::string>& files, const std::string& output,
                                 const TokenizerOptions& options) {
+  AtomicFile out(output);  // what cannot be written is known before minutes of training
   std::string text;
   for (const auto& file : files) {
-    text += read_all(file, kMaxText - std::ssize(text));
+    const std::string more = read_all(file, kMaxText - std::ssize(text));
+    check_utf8_lines(more, file);
+    text += more;
     if (!text.empty() && text.back() != '\n') text += '\n';
   }
   if (count_words(text) == 0)
     fail(ExitCode::kBadInput, "{}: there is no text in it", files.front());
   const SentencePiece pieces(train(text, options), output);
-  write_file_atomic(output, pieces.bytes());
+  out.writer().write(pieces.bytes());
+  out.commit();
   TokenizerResult result;
   result.vocabulary = pieces.vocabulary();
   result.bytes = static_cast<std::int64_t>(text.size());
