@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <string>
@@ -11,6 +12,7 @@
 #include "performer/data/dataset.h"
 #include "performer/data/file_kind.h"
 #include "performer/data/pds_file.h"
+#include "performer/data/read_fasta.h"
 #include "performer/data/tsv.h"
 #include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
@@ -91,6 +93,18 @@ TEST(Pipes, ThatWouldBeReadTwiceAreRefusedBeforeAnythingIsRead) {
   }
 }
 
+TEST(Pipes, AmongTheFilesOfAPatternAreLeftOut) {
+  const TempFolder folder;
+  ASSERT_EQ(::mkfifo(folder.file("b.tsv").c_str(), 0600), 0);
+  DataConfig config;
+  config.task = "classify";
+  config.train = folder.file("*.tsv");
+  EXPECT_NE(failure_of([&] { make_token_space(config); }).message.find("no file matches"),
+            std::string::npos);
+  folder.write("a.tsv", "text\tlabel\nx\ta\ny\tb\n");
+  EXPECT_EQ(make_token_space(config).num_classes(), 2);
+}
+
 TEST(Pipes, WithoutDataSaySo) {
   const FilledPipe empty("");
   EXPECT_NE(failure_of([&] { read_all(empty.path(), 100); }).message.find("read only once"),
@@ -151,15 +165,19 @@ TEST_F(Gzip, MembersFollowEachOtherWhereverPiecesEnd) {
     first.insert(10, std::string((std::size_t{1} << 18) - before - one.size() - 1, 'n') + '\0');
     ASSERT_EQ(first.size() + before, std::size_t{1} << 18);
     EXPECT_EQ(unpacked(first + two), "onetwo") << before;
-    EXPECT_EQ(unpacked(first + std::string(3, '!')), "one") << before;
+    EXPECT_EQ(unpacked(first + std::string(3, '\0')), "one") << before;
   }
 }
 
-TEST_F(Gzip, WhatFollowsTheLastMemberIsLeftOut) {
-  const std::string one = packed("one");
-  EXPECT_EQ(unpacked(one + std::string(1000, '\0')), "one");
-  EXPECT_EQ(unpacked(one + "trailing words"), "one");
-  EXPECT_EQ(unpacked(one + "t"), "one");
+TEST_F(Gzip, ZerosMayFollowTheLastMemberAndNothingElse) {
+  const std::string one = packed("one"), zeros(1'000'000, '\0');
+  EXPECT_EQ(unpacked(one + zeros), "one");
+  EXPECT_EQ(unpacked(one + '\0'), "one");
+  for (const std::string& rest : {std::string("trailing words"), std::string("t"), zeros + "t"}) {
+    const auto failure = failure_of([&] { unpacked(one + rest); });
+    EXPECT_EQ(failure.code, ExitCode::kBadInput);
+    EXPECT_NE(failure.message.find("is no gzip data"), std::string::npos) << failure.message;
+  }
 }
 
 TEST_F(Gzip, AMemberWithADamagedMarkIsNoTrailingGarbage) {

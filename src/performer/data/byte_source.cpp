@@ -5,12 +5,12 @@
 #include <unistd.h>
 #include <zlib.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <utility>
 
 #include "performer/core/error.h"
-#include "performer/core/log.h"
 #include "performer/data/file_kind.h"
 
 namespace performer::data {
@@ -140,15 +140,15 @@ bool ByteSource::next_member() {
     inflater_->inside = true;
     return true;
   }
-  // Half a mark is a damaged one; anything else was put behind the data.
-  if (pending_.front() == kGzipMark[0] || (pending_.size() > 1 && pending_[1] == kGzipMark[1])) {
-    fail(ExitCode::kBadInput,
-         "{}: damaged gzip data before byte {}: no member begins where one "
-         "ends",
-         name_, raw_bytes_);
+  // Zeros up to the end are padding, as of tapes; anything else would be data that nobody reads.
+  for (; !pending_.empty(); pending_ = next_raw(1)) {
+    if (std::ranges::all_of(pending_, [](char byte) { return byte == '\0'; })) continue;
+    fail(
+        ExitCode::kBadInput,
+        "{}: what follows the gzip data, before byte {}, is no gzip data; fetch the file again, or "
+        "unpack it with gzip -dc",
+        name_, raw_bytes_);
   }
-  log_warning("{}: what follows the gzip data, before byte {}, is no gzip data and is left out",
-              name_, raw_bytes_);
   return false;
 }
 

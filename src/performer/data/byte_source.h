@@ -23,8 +23,8 @@ class ByteSource {
 
   /// The next piece, empty at the end; valid until the next call. kBadInput for gzip data that is
   /// cut short or damaged, for forms that are not read here (zstd, bzip2, xz, zip, UTF-16), with
-  /// what to do, and where the system fails to read. Members of gzip data may follow each other;
-  /// what follows them and is no gzip data is left out with a warning.
+  /// what to do, and where the system fails to read. Members of gzip data may follow each other,
+  /// and zeros the last one; anything else behind it is refused.
   std::span<const char> next();
 
   /// As given, or `<standard input>`.
