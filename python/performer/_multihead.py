@@ -41,8 +41,13 @@ class JoinedWeight(Tensor):
             )
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-        shares = name in ("__get__", "detach")  # as .data, which is written to as well
-        return result.as_subclass(cls) if shares and type(result) is Tensor else result
+        # .data is written to as well.
+        return _marked(result) if name == "__get__" and isinstance(result, Tensor) else result
+
+
+def _marked(tensor: Tensor) -> Tensor:
+    """A tracer's tensors keep the type they have."""
+    return tensor.as_subclass(JoinedWeight) if type(tensor) is Tensor else tensor
 
 
 def joined(tensors: list[Tensor | None]) -> Tensor | None:
@@ -50,7 +55,7 @@ def joined(tensors: list[Tensor | None]) -> Tensor | None:
     there = [tensor for tensor in tensors if tensor is not None]
     if len(there) < len(PARTS) or len({tensor.shape[1:] for tensor in there}) > 1:
         return None
-    return torch.cat(there).as_subclass(JoinedWeight)
+    return _marked(torch.cat(there))
 
 
 def freeze_alike(ours: nn.Linear, theirs: nn.Linear) -> None:

@@ -228,6 +228,12 @@ def test_an_encoder_runs_with_the_layer_inside(mode, masks, norm_first):
         assert all(p.grad is not None for p in fine.parameters())
 
 
+def test_an_encoder_exports():
+    model, x = swapped(encoder(), 6).eval(), torch.randn(2, 7, 8)
+    program = torch.export.export(model, (x,), strict=False)
+    torch.testing.assert_close(program.module()(x), model(x))
+
+
 def test_an_encoder_takes_one_sequence_without_a_batch():
     model, x = swapped(encoder(), 6), torch.randn(7, 8)
     torch.testing.assert_close(model(x), model(x[None])[0])
@@ -280,7 +286,7 @@ def test_an_encoder_layer_compiles_in_one_graph():
         lambda layer: layer.in_proj_weight.data.normal_(),
         lambda layer: layer.in_proj_weight.requires_grad_(False),
         lambda layer: layer.in_proj_weight.__setitem__(0, 1.0),
-        lambda layer: torch.add(torch.zeros(24), 1.0, out=layer.in_proj_bias.detach()),
+        lambda layer: torch.add(torch.zeros(24), 1.0, out=layer.in_proj_bias),
     ],
 )
 def test_a_joined_weight_refuses_what_would_vanish(write):
@@ -290,7 +296,7 @@ def test_a_joined_weight_refuses_what_would_vanish(write):
 
 def test_what_is_computed_from_a_joined_weight_is_plain():
     layer = MultiheadAttention(8, 2)
-    assert type(layer.in_proj_weight + 1) is torch.Tensor
+    assert type(layer.in_proj_weight + 1) is type(layer.in_proj_bias.detach()) is torch.Tensor
     layer.q_proj.weight.data.copy_(layer.in_proj_weight[8:16])
     assert torch.equal(layer.q_proj.weight, layer.k_proj.weight)
     layer.in_proj_weight.sum().backward()
