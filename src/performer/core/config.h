@@ -125,9 +125,9 @@ class ConfigTree {
 
  private:
   struct Entry {
-    std::string name;   // dotted
-    std::string place;  // "recipe.toml:12" or "--set"
-    std::string json;   // the value
+    std::string name;       // dotted
+    std::string place;      // "recipe.toml:12" or "--set"
+    std::string json;       // the value
     bool assigned = false;  // by set()
   };
   void put(Entry entry);

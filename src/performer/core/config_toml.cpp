@@ -114,10 +114,12 @@ ConfigTree ConfigTree::from_toml(std::string_view text, std::string source) {
 }
 
 void ConfigTree::set(std::string_view assignment, std::string_view option) {
-  if (!is_utf8(assignment)) fail(ExitCode::kUsage, "{} {}: is not UTF-8", option, shown(assignment));
+  if (!is_utf8(assignment))
+    fail(ExitCode::kUsage, "{} {}: is not UTF-8", option, shown(assignment));
   const auto equals = assignment.find('=');
   if (equals == 0 || equals == std::string_view::npos) {
-    fail(ExitCode::kUsage, "{} {}: must be key=value, as in --set model.layers=6", option, assignment);
+    fail(ExitCode::kUsage, "{} {}: must be key=value, as in --set model.layers=6", option,
+         assignment);
   }
   const std::string key(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
   if (key.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-") !=
