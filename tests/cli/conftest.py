@@ -16,10 +16,15 @@ Result = subprocess.CompletedProcess[str]
 Run = Callable[..., Result]
 
 
-def run_program(*args: object, **kwargs: Any) -> Result:
+def run_program(*args: object, limit: str = "", handles: str = "", **kwargs: Any) -> Result:
+    """`limit`: of ulimit, as in "-v 4194304"; `handles`: what a shell redirects, as in ">&-"."""
+    command = [str(PROGRAM), *map(str, args)]
+    if limit or handles:
+        script = (f"ulimit {limit}; " if limit else "") + f'exec "$0" "$@" {handles}'
+        command = ["bash", "-c", script, *command]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [str(PROGRAM), *map(str, args)],
+        command,
         capture_output=True,
         text=True,
         cwd=ROOT,

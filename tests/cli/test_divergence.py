@@ -1,6 +1,7 @@
 """Runs of `performer train` that leave the finite numbers, or go back before they do."""
 
 import json
+import math
 import re
 import struct
 from pathlib import Path
@@ -78,8 +79,8 @@ def test_a_skipped_step_alone_costs_no_checkpoint(recipe: Path, tmp_path: Path) 
     assert steps_with_checkpoints(out)[-1] == 20
 
 
-def poison(folder: Path, file: str) -> str:
-    """Puts an infinity into a float32 tensor of the file, as an earlier divergence might have."""
+def poison(folder: Path, file: str, value: float = math.inf, count: int = 1) -> str:
+    """Puts numbers into a float32 tensor of the file, as an earlier divergence might have."""
     path = folder / file
     data = bytearray(path.read_bytes())
     size = struct.unpack("<Q", data[:8])[0]
@@ -88,7 +89,7 @@ def poison(folder: Path, file: str) -> str:
         (k, v) for k, v in header.items() if k != "__metadata__" and v["dtype"] == "F32"
     )
     begin = 8 + size + entry["data_offsets"][0]
-    data[begin : begin + 4] = struct.pack("<f", float("inf"))
+    data[begin : begin + 4 * count] = struct.pack(f"<{count}f", *[value] * count)
     path.write_bytes(data)
     reseal(folder)
     return name
@@ -113,6 +114,32 @@ def test_a_checkpoint_that_is_not_finite_is_refused_by_the_name_of_its_tensor(
     assert f'"{name}" is not finite' in said
     assert "resuming at step 9" in said
     assert digests(checkpoint(out)) == good
+
+
+@pytest.mark.parametrize(
+    ("value", "precision", "told"),
+    [
+        (3e38, "fp32", "is nan in fp32; its weights have diverged"),
+        (1e5, "fp16", "is nan in fp16; the numbers may be beyond those of the precision"),
+    ],
+)
+def test_a_loss_that_is_not_finite_is_no_result(
+    recipe: Path, tmp_path: Path, value: float, precision: str, told: str
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.valid_every=0", "train.steps=1")
+    newest = checkpoint(out)
+    poison(newest, "model.safetensors", value, 16)
+    table = tmp_path / "out.tsv"
+    few = ("--split", "valid", "--max-batches", "1", "--precision", precision)
+    for flags in (few, (*few, "--json"), (*few, "--per-sequence", table)):
+        done = run_program("eval", newest, *flags)
+        assert done.returncode == 7, (done.stdout, done.stderr)
+        assert done.stdout == ""
+        assert f"{newest}: its loss on valid {told}" in done.stderr.splitlines()[-1]
+    assert not table.exists()
+    if precision == "fp16":
+        assert run_program("eval", newest, *few[:-1], "fp32").returncode == 0
 
 
 ROLLBACK = (

@@ -1,7 +1,9 @@
 """`performer eval`: what is left out, windows, single sequences, checkpoints and ranges."""
 
 import csv
+import json
 import math
+import os
 import random
 from pathlib import Path
 from typing import Any
@@ -80,6 +82,41 @@ def test_windows_score_every_residue_once(run: Path, fasta: Path, overlap: int) 
     assert (result["overlap"], result["residues_left_out"]) == (overlap, 0)
 
 
+def test_windows_that_are_not_scored_are_not_said_to_be(
+    run: Path, fasta: Path, tmp_path: Path
+) -> None:
+    # BOS is read too: 5 and 31 residues fill a window each, 32 and 33 take two, 100 takes six.
+    table = tmp_path / "out.tsv"
+    few = ("--data", fasta, "--overlap", 16, "--batch", 1, "--max-batches", 7)
+    result = scores(run, *few, "--per-sequence", table)
+    assert (result["sequences"], result["sequences_of_split"]) == (5, 6)
+    assert result["residues"] == sum(LENGTHS[:5])
+    assert (result["sequences_cut"], result["residues_left_out"]) == (1, 100 - 32)
+    rows = table_of(table)
+    assert [int(row["left_out"]) for row in rows] == [0, 0, 0, 0, 68]
+    assert [int(row["targets"]) for row in rows] == [6, 32, 33, 34, 32]
+    said = run_program("eval", run, *few).stdout
+    note = "test: --max-batches ended in sequence 5 of 6; its last 68 residues were left out"
+    assert note in said
+    ends = scores(run, *few[:-1], 6)  # at the end of a sequence
+    assert (ends["sequences"], ends["residues_left_out"]) == (4, 0)
+    assert "ended" not in run_program("eval", run, *few[:-1], 100).stdout
+
+
+def test_rows_that_are_not_scored_are_not_said_to_be(
+    run: Path, fasta: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "out.tsv"
+    few = ("--data", fasta, "--batch", 2, "--max-batches", 2)
+    result = scores(run, *few, "--per-sequence", table)
+    assert (result["sequences"], result["sequences_of_split"]) == (4, 6)
+    assert (result["sequences_cut"], result["residues_left_out"]) == (1, 1)
+    assert [int(row["left_out"]) for row in table_of(table)] == [0, 0, 0, 1]
+    said = run_program("eval", run, *few).stdout
+    assert "test: --max-batches ended in sequence 4 of 6\n" in said
+    assert "1 of 4 sequences are longer than a row" in said
+
+
 def test_windows_of_short_sequences_are_the_rows_themselves(run: Path, tmp_path: Path) -> None:
     path = tmp_path / "short.fasta"
     path.write_text(">a\nACDEFGHIKL\n>b\nMNPQRSTVWYACDEFGHIKLMNPQRSTVWY\n")
@@ -156,6 +193,88 @@ def test_a_table_that_is_there_is_not_overwritten_unless_asked(
     assert table.read_text() == "mine"
     assert run_program(*arguments, "--overwrite").returncode == 0
     assert len(table_of(table)) == len(LENGTHS)
+
+
+@pytest.mark.parametrize("name", ["nodir/x.tsv", "x" * 300, "", "folder"])
+def test_a_table_that_cannot_be_made_is_told_before_scoring(
+    run: Path, fasta: Path, tmp_path: Path, name: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    place = f"{tmp_path}/{name}" if name else "/dev/full"
+    flags = ("--per-sequence", place, "--overwrite")
+    done = run_program("eval", run, "--data", fasta, *flags)
+    assert done.returncode == 5, done.stderr
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"performer: {place}: ")
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link to a pipe", "dangling link"])
+def test_a_table_takes_the_place_of_no_pipe_and_asks_about_links(
+    run: Path, fasta: Path, tmp_path: Path, kind: str
+) -> None:
+    table, other = tmp_path / "out.tsv", tmp_path / "other"
+    if kind == "pipe":
+        os.mkfifo(table)
+    else:
+        table.symlink_to(other)
+    if kind == "link to a pipe":
+        os.mkfifo(other)
+    command = ("eval", run, "--data", fasta, "--per-sequence", table)
+    assert "out.tsv: is there already" in run_program(*command).stderr
+    if kind != "dangling link":
+        done = run_program(*command, "--overwrite")
+        assert done.returncode == 5, done.stderr
+        assert table.is_fifo()
+
+
+def test_results_are_printed_before_a_table_that_fails(
+    run: Path, fasta: Path, tmp_path: Path
+) -> None:
+    many = tmp_path / "many.fasta"
+    many.write_text("".join(f">{i}\nACD\n" for i in range(300)))
+    flags = ("--json", "--per-sequence", tmp_path / "out.tsv")
+    done = run_program("eval", run, "--data", many, *flags, limit="-f 8")
+    assert done.returncode == 5, done.stderr
+    assert json.loads(done.stdout)["splits"]["test"]["samples"] == 300
+    assert not (tmp_path / "out.tsv").exists()
+
+
+def test_a_split_that_is_named_twice_is_scored_once(run: Path, fasta: Path, tmp_path: Path) -> None:
+    table = tmp_path / "out.tsv"
+    splits = ("--split", "valid", "--split", "test", "--split", "valid")
+    told = answer("eval", run, "--data", fasta, *splits, "--per-sequence", table)
+    assert list(told["splits"]) == ["valid", "test"]
+    assert [row["split"] for row in table_of(table)] == ["valid"] * 6 + ["test"] * 6
+
+
+def test_a_split_that_is_not_there_is_told_before_scoring(run: Path, fasta: Path) -> None:
+    done = run_program("eval", run, "--data", fasta, "--split", "valid", "--split", "vaild")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "positions", "reason"),
+    [
+        ("linformer", "rotary", "Linformer projections"),
+        ("favor", "learned", "learned positions"),
+    ],
+)
+def test_a_length_beyond_the_model_is_refused_for_its_reason(
+    tmp_path: Path, kind: str, positions: str, reason: str
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(TINY)
+    masked = ["data.objective=masked", "model.causal=false", "train.steps=1", "train.valid_every=0"]
+    masked += [f"model.attention.kind={kind}", f"model.positions={positions}"]
+    masked += ["model.attention.linformer_k=8"]
+    flags = [flag for setting in masked for flag in ("--set", setting)]
+    done = run_program("train", recipe, "--out", tmp_path / "run", *flags)
+    assert done.returncode == 0, done.stderr
+    done = run_program("eval", tmp_path / "run", "--split", "valid", "--length", 64)
+    assert done.returncode == 2, done.stderr
+    assert f"--length: the model has {reason} for 32 tokens, got 64" in done.stderr
 
 
 def test_the_uniform_baseline_is_that_of_data_stats(run: Path, fasta: Path) -> None:

@@ -1,13 +1,16 @@
 #include "performer/cli/eval.h"
 
+#include <algorithm>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <cstdio>
 #include <memory>
 #include <optional>
 
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
 #include "performer/core/log.h"
+#include "performer/data/data_config.h"
 
 namespace performer::cli {
 namespace {
@@ -23,12 +26,24 @@ void run(const EvalOptions& o) {
   for (const auto& name : o.splits) {
     all["splits"][name] = evaluate_split(o, loaded, name, table ? &*table : nullptr);
   }
-  if (table) table->write();
   if (o.json) {
     fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
-    return;
+  } else {
+    fmt::print("{}\n{}", loaded.choice, evaluation_text(all["splits"]));
   }
-  fmt::print("{}\n{}", loaded.choice, evaluation_text(all["splits"]));
+  std::fflush(stdout);  // results before what may still fail
+  if (table) table->write();
+}
+
+// Each once, in the order given; a wrong name is better known before hours of scoring.
+std::vector<std::string> splits_of(const std::vector<std::string>& given) {
+  if (given.empty()) return {"test"};
+  std::vector<std::string> splits;
+  for (const auto& name : given) {
+    data::split_of(name);
+    if (std::ranges::find(splits, name) == splits.end()) splits.push_back(name);
+  }
+  return splits;
 }
 
 void add_row_options(CLI::App& command, EvalOptions& o) {
@@ -72,7 +87,7 @@ void add_eval(CLI::App& app) {
       "  performer eval runs/protein --data other.fasta.gz --json\n"
       "  performer eval runs/protein --overlap 128 --per-sequence scores.tsv");
   command->callback([options] {
-    if (options->splits.empty()) options->splits = {"test"};
+    options->splits = splits_of(options->splits);
     run(*options);
   });
 }

@@ -4,15 +4,14 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cmath>
-#include <limits>
-#include <memory>
 
 #include "performer/cli/eval.h"
+#include "performer/cli/eval_rows.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/batch_stream.h"
 #include "performer/data/statistics.h"
-#include "performer/data/windows.h"
+#include "performer/data/whole_sequences.h"
 #include "performer/models/length_limit.h"
 #include "performer/train/evaluate.h"
 
@@ -20,7 +19,6 @@ namespace performer::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-using DatasetPtr = std::shared_ptr<const data::Dataset>;
 
 // The data of the recipe, or --data in their place, in rows of --length.
 data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe, data::Split split) {
@@ -28,10 +26,11 @@ data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe, data
   if (o.length > 0) {
     const auto limit = models::length_limit(recipe.model);
     if (limit > 0 && o.length > limit) {
+      const bool learned = recipe.model.positions == "learned";
       fail(ExitCode::kUsage,
-           "--length: the model has learned positions for {} tokens, got {}; --overlap scores "
-           "longer sequences in windows",
-           limit, o.length);
+           "--length: the model has {} for {} tokens, got {}; --overlap scores longer sequences in "
+           "windows",
+           learned ? "learned positions" : "Linformer projections", limit, o.length);
     }
     config.length = o.length;
   }
@@ -54,40 +53,28 @@ data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe, data
   return config;
 }
 
-// The rows of a split, cut off or in windows.
-struct Rows {
-  DatasetPtr samples;                                  // as in training
-  std::shared_ptr<const data::WindowDataset> windows;  // with --overlap alone
-
-  DatasetPtr scored() const { return windows ? DatasetPtr(windows) : samples; }
-  std::int64_t sequence_of(std::int64_t row) const {
-    return windows ? windows->sequence_of(row) : row;
-  }
-};
-
-Rows open_rows(const EvalOptions& o, const train::LoadedModel& loaded, data::Split split) {
+EvalRows open_rows(const EvalOptions& o, const train::LoadedModel& loaded, data::Split split) {
   const auto ids = o.per_sequence.empty() ? data::Ids::kDrop : data::Ids::kKeep;
-  Rows rows;
+  EvalRows rows;
   rows.samples = data::open_dataset(data_of(o, loaded.recipe, split), split, loaded.space, ids);
   if (o.overlap >= 0) {
     rows.windows = std::make_shared<data::WindowDataset>(rows.samples, o.overlap);
+    rows.overlap = o.overlap;
   }
   return rows;
 }
 
-// Where the rows stand in the sequences: what was scored, and what was not.
-void add_coverage(const EvalOptions& o, const Rows& rows, std::int64_t batch, Json& result) {
-  const auto& samples = *rows.samples;
-  result["length"] = samples.length();
-  result["overlap"] = rows.windows ? Json(o.overlap) : Json();
-  const auto asked = o.max_batches > 0 && !rows.windows ? o.max_batches * batch
-                                                        : std::numeric_limits<std::int64_t>::max();
-  const auto c = data::coverage(samples, asked);
+// Where the scored rows stand in the sequences: what was scored, and what was not.
+void add_coverage(const EvalRows& rows, std::int64_t scored, Json& result) {
+  result["length"] = rows.samples->length();
+  result["overlap"] = rows.windows ? Json(rows.overlap) : Json();
+  const auto c = rows.coverage(scored);
   if (c.sequences == 0) return;
   result["sequences"] = c.sequences;
+  result["sequences_of_split"] = rows.samples->whole()->count();
   result["residues"] = c.residues;
-  result["sequences_cut"] = rows.windows ? 0 : c.cut;
-  result["residues_left_out"] = rows.windows ? 0 : c.left_out;
+  result["sequences_cut"] = c.cut;
+  result["residues_left_out"] = c.left_out;
 }
 
 Json result_of(const train::Evaluation& e, const train::Recipe& recipe, double word_multiplier) {
@@ -123,6 +110,17 @@ Json baselines(const train::LoadedModel& loaded, const data::Dataset& held) {
   return json;
 }
 
+// Weights may be finite and what they give may not.
+void check_finite(const train::Evaluation& evaluation, const EvalOptions& o,
+                  const train::LoadedModel& loaded, const std::string& split) {
+  if (std::isfinite(evaluation.loss())) return;
+  const bool narrow = o.model.precision != "fp32";
+  fail(ExitCode::kDiverged, "{}: its loss on {} is {} in {}; {}", loaded.folder, split,
+       std::abs(evaluation.loss()), o.model.precision,
+       narrow ? "the numbers may be beyond those of the precision: take --precision fp32"
+              : "its weights have diverged: take an earlier one by --checkpoint");
+}
+
 }  // namespace
 
 Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std::string& name,
@@ -137,9 +135,9 @@ Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std:
     log_progress(fmt::format("{}: batch {}/{}", name, done, whole));
   };
   if (table != nullptr) {
-    table->begin(name, *rows.samples);
+    table->begin(name, rows);
     options.on_row = [&](std::int64_t row, const train::RowScore& score) {
-      table->add(rows.sequence_of(row), score);
+      table->add(row, score);
     };
   }
   const auto evaluation = train::evaluate(loaded.model, stream, options);
@@ -147,9 +145,10 @@ Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std:
   if (evaluation.targets == 0) {
     fail(ExitCode::kBadInput, "{}: its rows have no target to be scored", name);
   }
-  if (table != nullptr) table->end();
+  check_finite(evaluation, o, loaded, name);
+  if (table != nullptr) table->end(evaluation.samples);
   auto result = result_of(evaluation, loaded.recipe, rows.samples->word_multiplier());
-  add_coverage(o, rows, options.batch, result);
+  add_coverage(rows, evaluation.samples, result);
   if (o.baselines) result["baselines"] = baselines(loaded, stream.dataset());
   return result;
 }

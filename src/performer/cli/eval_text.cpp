@@ -41,9 +41,23 @@ std::string baseline_rows(const Json& baselines) {
   return text;
 }
 
-// One line where rows did not hold all of their sequences.
+// One line where --max-batches left sequences unscored, or the end of the last one.
+std::string ended_early(const std::string& split, const Json& result) {
+  if (!result.contains("sequences")) return {};
+  const auto scored = result["sequences"].get<std::int64_t>();
+  const auto all = result["sequences_of_split"].get<std::int64_t>();
+  const auto left =
+      result["overlap"].is_null() ? 0 : result["residues_left_out"].get<std::int64_t>();
+  if (scored == all && left == 0) return {};
+  auto text = fmt::format("{}: --max-batches ended in sequence {} of {}", split, scored, all);
+  if (left > 0) text += fmt::format("; its last {} residues were left out", left);
+  return text + "\n";
+}
+
+// One line where rows were too short for their sequences.
 std::string left_out(const std::string& split, const Json& result) {
   if (result.value("residues_left_out", std::int64_t{0}) == 0) return {};
+  if (!result["overlap"].is_null()) return {};
   const auto length = result["length"].get<std::int64_t>();
   return fmt::format(
       "{}: {} of {} residues were left out: {} of {} sequences are longer than a row of {} "
@@ -63,7 +77,7 @@ std::string evaluation_text(const Json& splits) {
   for (const auto& [split, result] : splits.items()) {
     text += model_row(split, result);
     if (result.contains("baselines")) text += baseline_rows(result["baselines"]);
-    notes += left_out(split, result);
+    notes += ended_early(split, result) + left_out(split, result);
   }
   return text + notes;
 }

@@ -5,13 +5,24 @@
 #include <cmath>
 #include <filesystem>
 #include <iterator>
-#include <utility>
+#include <system_error>
 
 #include "performer/core/error.h"
-#include "performer/core/file.h"
 #include "performer/data/whole_sequences.h"
 
 namespace performer::cli {
+namespace {
+
+// `path`, unless something of that name must stay. A link is something, wherever it leads.
+const std::string& checked(const std::string& path, bool overwrite) {
+  std::error_code unknown;
+  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)) && !overwrite) {
+    fail(ExitCode::kUsage, "{}: is there already; name another file, or --overwrite it", path);
+  }
+  return path;
+}
+
+}  // namespace
 
 std::string escaped_field(const std::string& id) {
   std::string text;
@@ -33,22 +44,18 @@ std::string escaped_field(const std::string& id) {
   return text;
 }
 
-SequenceTable::SequenceTable(std::string path, bool overwrite)
-    : path_(std::move(path)),
-      text_("split\tsequence\tid\tresidues\ttargets\tloss\tperplexity\taccuracy\n") {
-  if (std::filesystem::exists(path_) && !overwrite) {
-    fail(ExitCode::kUsage, "{}: is there already; name another file, or --overwrite it", path_);
-  }
-}
+SequenceTable::SequenceTable(const std::string& path, bool overwrite)
+    : file_(checked(path, overwrite)),
+      text_("split\tsequence\tid\tresidues\tleft_out\ttargets\tloss\tperplexity\taccuracy\n") {}
 
-void SequenceTable::begin(const std::string& split, const data::Dataset& rows) {
+void SequenceTable::begin(const std::string& split, const EvalRows& rows) {
   split_ = split;
   rows_ = &rows;
   scores_.clear();
 }
 
-void SequenceTable::add(std::int64_t sequence, const train::RowScore& score) {
-  const auto place = static_cast<std::size_t>(sequence);
+void SequenceTable::add(std::int64_t row, const train::RowScore& score) {
+  const auto place = static_cast<std::size_t>(rows_->sequence_of(row));
   if (place >= scores_.size()) scores_.resize(place + 1);
   auto& sum = scores_[place];
   sum.loss_sum += score.loss_sum;
@@ -56,21 +63,27 @@ void SequenceTable::add(std::int64_t sequence, const train::RowScore& score) {
   sum.targets += score.targets;
 }
 
-void SequenceTable::end() {
-  const auto* whole = rows_->whole();
+void SequenceTable::end(std::int64_t scored) {
+  const auto* whole = rows_->samples->whole();
   if (whole != nullptr && whole->count() < std::ssize(scores_)) whole = nullptr;  // blocks of it
   for (std::int64_t i = 0; i < std::ssize(scores_); ++i) {
     const auto& score = scores_[static_cast<std::size_t>(i)];
     if (score.targets == 0) continue;
     const auto targets = static_cast<double>(score.targets);
     const double loss = score.loss_sum / targets;
-    fmt::format_to(std::back_inserter(text_), "{}\t{}\t{}\t{}\t{}\t{:.6f}\t{:.4f}\t{:.4f}\n",
-                   split_, i + 1, whole == nullptr ? "" : escaped_field(whole->id(i)),
-                   whole == nullptr ? "" : std::to_string(whole->residues(i)), score.targets, loss,
-                   std::exp(loss), score.correct / targets);
+    const auto of_sequence = whole == nullptr
+                                 ? "\t\t"
+                                 : fmt::format("{}\t{}\t{}", escaped_field(whole->id(i)),
+                                               whole->residues(i), rows_->left_out(i, scored));
+    fmt::format_to(std::back_inserter(text_), "{}\t{}\t{}\t{}\t{:.6f}\t{:.4f}\t{:.4f}\n", split_,
+                   i + 1, of_sequence, score.targets, loss, std::exp(loss),
+                   score.correct / targets);
   }
 }
 
-void SequenceTable::write() const { write_file_atomic(path_, text_); }
+void SequenceTable::write() {
+  file_.writer().write(text_);
+  file_.commit();
+}
 
 }  // namespace performer::cli
