@@ -56,6 +56,13 @@ def test_no_command_lists_those_that_there_are(program: Run) -> None:
         (["data", "stats", "a", "--jsn"], "data stats: unknown option --jsn; did you mean --json?"),
         (["generate", "r", "more"], "generate: unexpected argument 'more'"),
         (["train"], "train: recipe is required; see performer train --help"),
+        (["-x"], "unknown option -x; "),
+        (["--json", "train", "r.toml"], "unknown option --json; options of a command come after"),
+        (["--versio"], "unknown option --versio; did you mean --version?"),
+        (["data", "--foo"], "data: unknown option --foo; options of a command come after its name"),
+        (["train", "--bogus"], "train: unknown option --bogus; see performer train --help"),
+        (["train", "--otu=x"], "train: unknown option --otu; did you mean --out?"),
+        (["train", "--"], "train: recipe is required; see performer train --help"),
     ],
 )
 def test_an_unknown_option_is_named_with_the_nearest_one(
@@ -77,5 +84,15 @@ def test_every_help_has_an_example_and_goes_to_standard_output(
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""
     assert " ".join(["performer", *command]) in done.stdout
-    if command not in (["data"], ["bench"]):  # these two only list their own commands
-        assert "xample" in done.stdout
+    assert "xample" in done.stdout
+    assert ("Exit codes:" in done.stdout) == (not command)  # the program's own last words
+
+
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["train", "--help"]])
+@pytest.mark.parametrize("handles", [">&-", ">/dev/full"])
+def test_help_that_cannot_be_written_is_an_error(
+    program: Run, words: list[str], handles: str
+) -> None:
+    done = program(*words, handles=handles)
+    assert done.returncode == 5
+    assert done.stderr == "performer: standard output: cannot be written\n"

@@ -51,6 +51,18 @@ std::string suggestion(const std::string& word, const std::vector<std::string>& 
   return near.empty() ? std::string() : fmt::format("did you mean {}? ", near);
 }
 
+// "--out" of "--out=x".
+std::string name_of(const std::string& word) { return word.substr(0, word.find('=')); }
+
+[[noreturn]] void refuse_option(const CLI::App& app, const std::string& word) {
+  const auto name = name_of(word);
+  const auto near = suggestion(name, names_of_options(app));
+  fail(ExitCode::kUsage, "{}unknown option {}; {}", prefix_of(app), name,
+       near.empty() ? fmt::format("options of a command come after its name, see {} COMMAND --help",
+                                  path_of(app))
+                    : fmt::format("{}see {} --help", near, path_of(app)));
+}
+
 [[noreturn]] void refuse(const CLI::App& app, const std::string& word) {
   const auto names = names_of_commands(app);
   const bool planned = app.get_parent() == nullptr &&
@@ -79,7 +91,10 @@ void check_command_words(const CLI::App& app, std::span<char* const> arguments) 
          fmt::join(names, ", "), path_of(app));
   }
   const std::string word = arguments.front();
-  if (word.starts_with('-')) return;  // --help, --version, or an error of CLI11's
+  if (word.starts_with('-')) {
+    if (app.get_option_no_throw(name_of(word)) == nullptr) refuse_option(app, word);
+    return;  // --help, --version
+  }
   if (std::find(names.begin(), names.end(), word) == names.end()) refuse(app, word);
   check_command_words(*app.get_subcommand(word), arguments.subspan(1));
 }
@@ -88,20 +103,19 @@ std::string planned_commands() { return fmt::format("{}", fmt::join(kPlanned, ",
 
 std::string explain(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::App& command = innermost(app);
-  const auto rest = command.remaining();
+  auto rest = command.remaining();
+  std::erase(rest, "--");  // what ends the options
   const auto unknown = std::find_if(rest.begin(), rest.end(),
                                     [](const auto& word) { return word.starts_with("-"); });
-  std::string problem = error.what();
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !rest.empty()) {
-    if (unknown != rest.end()) {
-      const auto name = unknown->substr(0, unknown->find('='));
-      problem =
-          fmt::format("unknown option {}; {}", name, suggestion(name, names_of_options(command)));
-      return fmt::format("{}{}see {} --help", prefix_of(command), problem, path_of(command));
-    }
-    problem = fmt::format("unexpected argument '{}'", rest.front());
+  if (unknown != rest.end()) {  // it may be why something else is missing
+    const auto name = name_of(*unknown);
+    return fmt::format("{}unknown option {}; {}see {} --help", prefix_of(command), name,
+                       suggestion(name, names_of_options(command)), path_of(command));
   }
-  return fmt::format("{}{}; see {} --help", prefix_of(command), problem, path_of(command));
+  const bool extra = dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !rest.empty();
+  return fmt::format("{}{}; see {} --help", prefix_of(command),
+                     extra ? fmt::format("unexpected argument '{}'", rest.front()) : error.what(),
+                     path_of(command));
 }
 
 }  // namespace performer::cli

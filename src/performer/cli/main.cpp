@@ -9,6 +9,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <new>
 #include <span>
 #include <string>
@@ -34,6 +35,13 @@ int report(ExitCode code, std::string_view message) {
 
 int out_of_memory() {
   return report(ExitCode::kOutOfMemory, fmt::format("out of memory; {}", kTakeLess));
+}
+
+int finished(ExitCode code) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    return report(ExitCode::kNoSpace, "standard output: cannot be written");
+  }
+  return static_cast<int>(code);
 }
 
 std::string_view first_line(std::string_view text) { return text.substr(0, text.find('\n')); }
@@ -82,13 +90,13 @@ int main(int argc, char** argv) {
       "Exit codes: 0 ok, 1 failure, 2 usage or recipe, 3 bad input, 4 corrupt file, 5 no space,\n"
       "6 out of memory, 7 diverged, 9 preempted and saved.\n");
   try {
-    const auto code = run(argc, argv, app);
-    if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-      return report(ExitCode::kNoSpace, "standard output: cannot be written");
-    }
-    return static_cast<int>(code);
+    return finished(run(argc, argv, app));
   } catch (const CLI::ParseError& error) {
-    if (error.get_exit_code() == 0) return app.exit(error);  // --help, --version
+    if (error.get_exit_code() == 0) {  // --help, --version
+      app.exit(error);
+      std::cout.flush();
+      return finished(ExitCode::kOk);
+    }
     return report(ExitCode::kUsage, performer::cli::explain(app, error));
   } catch (const performer::Error& error) {
     return report(error.code(), error.what());
