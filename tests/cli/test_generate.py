@@ -147,6 +147,21 @@ def test_what_an_image_cannot_take_is_one_line(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_sheet_that_is_too_large_is_refused_before_sampling(tmp_path: Path) -> None:
+    # 4096 images of 300 x 300 points: a sheet of 19,330 points a side.
+    images = struct.pack(">HBBIII", 0, 8, 3, 1, 300, 300) + bytes(300 * 300)
+    (tmp_path / "in.idx").write_bytes(images)
+    text = PIXELS.replace("data/images/fashion-200.idx3-ubyte.gz", str(tmp_path / "in.idx"))
+    text = text.replace("length = 785", "length = 64").replace('"learned"', '"rotary"')
+    run = trained(tmp_path, text)
+    out = tmp_path / "out"
+    done = run_program("generate", run, "--n", "4096", "-o", out)
+    assert done.returncode == 2, done.stderr
+    assert "a sheet of 4096 images" in done.stderr
+    assert "too large; take fewer" in done.stderr
+    assert not out.exists()
+
+
 def test_a_folder_that_cannot_be_made_ends_with_five(pixel_run: Path, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = run_program("generate", pixel_run, "-o", tmp_path / "file" / "in")
@@ -167,6 +182,18 @@ def test_learned_positions_cap_the_length_and_say_so(protein_run: Path) -> None:
     assert "--prompt: 33 tokens" in long.stderr
 
 
+def test_a_bidirectional_model_is_refused_before_anything_is_said_of_lengths(
+    tmp_path: Path,
+) -> None:
+    masked = ("data.objective=masked", "model.causal=false", "model.positions=learned")
+    run = trained(tmp_path, TINY, *masked, "train.steps=2", "train.valid_every=0")
+    done = run_program("generate", run)
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert "the model is bidirectional (model.causal = false)" in done.stderr.splitlines()[-1]
+    assert "--length" not in done.stderr
+
+
 def test_the_checkpoint_is_said_and_can_be_chosen(protein_run: Path) -> None:
     best = int((protein_run / "best").read_text().split()[0].split("-")[1])
     said = run_program("generate", protein_run, "--n", "1", "--length", "3").stderr
@@ -184,8 +211,13 @@ def test_the_checkpoint_is_said_and_can_be_chosen(protein_run: Path) -> None:
     assert "best, latest or the number of a step" in wrong.stderr
 
 
-@pytest.mark.parametrize("option", ["--n", "--length", "--temperature", "--top-k", "--top-p"])
-@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1", "1e18", "1e999", "", "x", "0x10"])
+@pytest.mark.parametrize(
+    "option", ["--n", "--length", "--temperature", "--top-k", "--top-p", "--seed"]
+)
+@pytest.mark.parametrize(
+    "value",
+    ["nan", "inf", "-inf", "-1", "1e18", "1e999", "", "x", "0x10", "99999999999999999999"],
+)
 def test_a_number_out_of_range_is_one_line(protein_run: Path, option: str, value: str) -> None:
     done = run_program("generate", protein_run, f"{option}={value}")
     assert done.returncode == 2, done.stderr

@@ -4,6 +4,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "performer/cli/data.h"
@@ -25,7 +26,8 @@ struct Options {
 std::vector<std::string> read_families(const std::vector<std::string>& given) {
   std::vector<std::string> families, fields;
   for (const auto& item : given) {
-    if (!std::filesystem::exists(item)) {
+    std::error_code unknown;  // a name may be too long for a file
+    if (!std::filesystem::exists(item, unknown)) {
       families.push_back(item);
       continue;
     }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -62,6 +63,12 @@ train::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSp
 void run(const GenerateOptions& o) {
   auto loaded = load(o.model);
   log_info("{}", loaded.choice);
+  if (!loaded.recipe.model.causal) {
+    fail(ExitCode::kUsage,
+         "{}: the model is bidirectional (model.causal = false) and generates nothing; take a "
+         "causal one",
+         o.model.path);
+  }
   const bool pixels = loaded.space.kind == "pixels";
   if (!pixels && !o.output.empty()) {
     fail(ExitCode::kUsage, "--output: {} makes no images; its sequences go to standard output",
@@ -96,8 +103,9 @@ void add_sampling_options(CLI::App& command, GenerateOptions& o) {
   bounded(command.add_option("--length", o.length,
                              "New tokens at most (default: 500, images: their size)"),
           1, kMostTokens);
-  command.add_option("--seed", o.sampling.seed, "Another seed, other sequences")
-      ->capture_default_str();
+  bounded(command.add_option("--seed", o.sampling.seed, "Another seed, other sequences")
+              ->capture_default_str(),
+          0, std::numeric_limits<std::int64_t>::max());
   bounded(
       command
           .add_option("--temperature", o.sampling.temperature, "0: always the most likely token")

@@ -24,6 +24,11 @@ data::Image image_of(const std::vector<std::int64_t>& tokens, const data::TokenS
   return image;
 }
 
+bool is_there(const fs::path& path) {
+  std::error_code unknown;
+  return fs::exists(fs::symlink_status(path, unknown));
+}
+
 void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);
@@ -47,12 +52,13 @@ ImageFolder::ImageFolder(const GenerateOptions& o, const train::LoadedModel& loa
   for (std::int64_t i = 1; i <= o.n; ++i) {
     files_.push_back((fs::path(folder_) / fmt::format("sample-{:03}.png", i)).string());
   }
+  if (o.n > 1) data::sheet_shape(loaded.space.shape, o.n, data::visible_scale(loaded.space.shape));
   if (o.n > 1) sheet_ = (fs::path(folder_) / "sheet.png").string();
   make_folder(folder_);
   auto all = files_;
   if (!sheet_.empty()) all.push_back(sheet_);
   const auto old =
-      std::find_if(all.begin(), all.end(), [](const auto& file) { return fs::exists(file); });
+      std::find_if(all.begin(), all.end(), [](const auto& file) { return is_there(file); });
   if (old != all.end() && !o.overwrite) {
     fail(ExitCode::kUsage, "{}: is there already; name another folder, or --overwrite it", *old);
   }

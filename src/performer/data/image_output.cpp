@@ -37,6 +37,11 @@ struct Canvas {
   }
 };
 
+// Of a sheet as near to a square as the number of its images allows.
+std::int64_t columns_of(std::int64_t count) {
+  return static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+}
+
 }  // namespace
 
 std::int64_t num_values(std::span<const std::int64_t> shape) {
@@ -77,20 +82,28 @@ std::int64_t visible_scale(std::span<const std::int64_t> shape) {
   return std::max<std::int64_t>((kVisible + longer - 1) / longer, 1);
 }
 
-Image contact_sheet(std::span<const Image> images, std::int64_t scale) {
-  const auto count = std::ssize(images);
-  const auto& shape = images.front().shape;
+std::vector<std::int64_t> sheet_shape(std::span<const std::int64_t> shape, std::int64_t count,
+                                      std::int64_t scale) {
   num_values(shape);
-  const auto columns = static_cast<std::int64_t>(std::ceil(std::sqrt(static_cast<double>(count))));
+  const auto columns = columns_of(count);
   const auto rows = (count + columns - 1) / columns;
-  const auto step_down = shape[0] * scale + kLine, step_right = shape[1] * scale + kLine;
-  const auto height = rows * step_down + kLine, width = columns * step_right + kLine;
+  const auto height = rows * (shape[0] * scale + kLine) + kLine;
+  const auto width = columns * (shape[1] * scale + kLine) + kLine;
   if (height > kMaxSide || width > kMaxSide || height * width * shape[2] > kMaxSheet) {
     fail(ExitCode::kUsage, "a sheet of {} images of {} points is too large; take fewer", count,
          fmt::join(shape, " x "));
   }
-  const auto size = static_cast<std::size_t>(height * width * shape[2]);
-  Canvas canvas{{std::vector<std::uint8_t>(size, kLineValue), {height, width, shape[2]}}};
+  return {height, width, shape[2]};
+}
+
+Image contact_sheet(std::span<const Image> images, std::int64_t scale) {
+  const auto count = std::ssize(images);
+  const auto& shape = images.front().shape;
+  const auto sheet = sheet_shape(shape, count, scale);
+  const auto size = static_cast<std::size_t>(num_values(sheet));
+  const auto columns = columns_of(count);
+  const auto step_down = shape[0] * scale + kLine, step_right = shape[1] * scale + kLine;
+  Canvas canvas{{std::vector<std::uint8_t>(size, kLineValue), sheet}};
   for (std::int64_t i = 0; i < count; ++i) {
     const Image& image = images[static_cast<std::size_t>(i)];
     if (image.shape != shape) fail(ExitCode::kFailure, "a sheet needs images of one shape");

@@ -16,6 +16,10 @@ std::int64_t num_values(std::span<const std::int64_t> shape);
 /// The bytes of a PNG file.
 std::string png_bytes(const Image& image);
 
+/// The shape of contact_sheet's picture of `count` images; kUsage where it is too large to be one.
+std::vector<std::int64_t> sheet_shape(std::span<const std::int64_t> shape, std::int64_t count,
+                                      std::int64_t scale);
+
 /// Images of one shape side by side, as near to a square as their number allows, each value
 /// enlarged to a block of `scale` x `scale` points, with light lines between the images.
 Image contact_sheet(std::span<const Image> images, std::int64_t scale);
