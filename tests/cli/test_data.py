@@ -157,11 +157,13 @@ def test_dna_read_as_proteins_is_warned_of(tmp_path: Path) -> None:
     assert b"look like DNA or RNA" in done.stderr
 
 
-def test_what_follows_gzip_data_is_left_out_with_a_warning(tmp_path: Path) -> None:
+def test_what_follows_gzip_data_is_refused(tmp_path: Path) -> None:
     packed = gzip.compress(b">a\nMKV\n") + gzip.compress(b">b\nMKV\n")
-    done = run("stats", "--json", write(tmp_path / "a.gz", packed + b"trailing"))
+    done = run("stats", "--json", write(tmp_path / "a.gz", packed + bytes(512)))
     assert json.loads(done.stdout)["parts"][0]["lengths"]["count"] == 2
-    assert b"no gzip data and is left out" in done.stderr
+    done = run("stats", "--json", write(tmp_path / "b.gz", packed + b"trailing"))
+    assert done.returncode == 3
+    assert b"b.gz: what follows the gzip data" in done.stderr
 
 
 def test_stats_and_the_letters_have_one_uniform_baseline(tmp_path: Path) -> None:

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -9,6 +10,7 @@
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
 #include "performer/cli/compute.h"
+#include "performer/core/config.h"
 #include "performer/core/file.h"
 #include "performer/core/log.h"
 #include "performer/report/loss_curve.h"
@@ -55,10 +57,19 @@ void draw_loss_curve(const std::filesystem::path& out, const std::string& title)
   }
 }
 
+// The recipe's own name of a key that may be one of its aliases.
+std::string own_name(const std::string& key) {
+  train::Recipe recipe;
+  for (const auto& field : list_fields(recipe)) {
+    if (std::ranges::find(field.aliases, key) != field.aliases.end()) return field.name;
+  }
+  return key;
+}
+
 std::set<std::string> keys_of(const std::vector<std::string>& assignments) {
   std::set<std::string> keys;
   for (const auto& assignment : assignments) {
-    auto key = assignment.substr(0, assignment.find('='));
+    auto key = own_name(assignment.substr(0, assignment.find('=')));
     train::check_changeable(key);
     keys.insert(std::move(key));
   }
@@ -78,9 +89,7 @@ std::string summary(const train::Progress& progress, std::string_view outcome,
 }
 
 ExitCode run(const Options& o) {
-  auto assignments = o.assignments;
-  assignments.insert(assignments.end(), o.changes.begin(), o.changes.end());
-  const auto recipe = train::read_recipe(o.recipe, assignments);
+  const auto recipe = train::read_recipe(o.recipe, o.assignments, o.changes);
   if (o.dump_config) {
     fmt::print("{}", train::recipe_to_toml(recipe));
     return ExitCode::kOk;
