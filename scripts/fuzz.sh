@@ -39,7 +39,7 @@ for target in "${targets[@]}"; do
     result="FAILED ($status), see $log"
     failed=1
   fi
-  runs=$(grep -oE '^#[0-9]+' "$log" | tail -n 1 | tr -d '#')
-  printf '%-12s %14s %9s %7s  %s\n' "$target" "$runs" "$seconds" "$(ls "$corpus" | wc -l)" "$result"
+  runs=$(grep -oE '^#[0-9]+' "$log" | tail -n 1 | tr -d '#') || true  # none where it fails at once
+  printf '%-12s %14s %9s %7s  %s\n' "$target" "${runs:-0}" "$seconds" "$(ls "$corpus" | wc -l)" "$result"
 done
 exit "$failed"

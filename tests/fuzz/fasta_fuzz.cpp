@@ -5,9 +5,9 @@
 
 namespace performer::fuzz {
 
-void fasta(Bytes bytes) {
+int fasta(Bytes bytes) {
   const MemoryFile file(bytes);
-  accepts(file.path(), [&] {
+  return accepts(file.path(), [&] {
     data::ByteSource source(file.path());
     data::FastaReader reader(source);
     data::FastaRecord record;

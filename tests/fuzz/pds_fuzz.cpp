@@ -50,9 +50,9 @@ std::vector<std::byte> sealed(Bytes bytes) {
   return all;
 }
 
-void read(Bytes bytes) {
+int read(Bytes bytes) {
   const MemoryFile file(bytes);
-  accepts(file.path(), [&] {
+  return accepts(file.path(), [&] {
     const data::PdsFile set(file.path());
     require(set.size() > 0, "a set has a sequence");
     for (std::int64_t i = 0; i < set.size(); ++i) {
@@ -69,9 +69,9 @@ void read(Bytes bytes) {
 
 }  // namespace
 
-void pds(Bytes bytes) {
-  read(bytes);
-  read(sealed(bytes));
+int pds(Bytes bytes) {
+  const int taken = read(bytes);
+  return taken + read(sealed(bytes));
 }
 
 }  // namespace performer::fuzz

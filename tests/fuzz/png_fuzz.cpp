@@ -4,9 +4,9 @@
 
 namespace performer::fuzz {
 
-void png(Bytes bytes) {
+int png(Bytes bytes) {
   const MemoryFile file(bytes);
-  accepts(file.path(), [&] {
+  return accepts(file.path(), [&] {
     const data::Image image = data::read_image(file.path());
     require(image.shape.size() == 3, "an image has rows, columns and channels");
     const auto size = image.shape[0] * image.shape[1] * image.shape[2];

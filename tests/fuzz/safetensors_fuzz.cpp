@@ -4,9 +4,10 @@
 
 namespace performer::fuzz {
 
-void safetensors(Bytes bytes) {
-  accepts("input.safetensors", [&] {
-    const auto header = performer::safetensors::parse_header(bytes, "input.safetensors");
+int safetensors(Bytes bytes) {
+  return accepts("input.safetensors", [&] {
+    const auto header =
+        performer::safetensors::parse_header(bytes, std::ssize(bytes), "input.safetensors");
     std::int64_t covered = 0;
     for (const auto& tensor : header.tensors) {
       std::int64_t size = performer::safetensors::size_of(tensor.dtype);

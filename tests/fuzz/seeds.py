@@ -30,7 +30,7 @@ decay_vectors = true
 [train]
 steps = 0x10
 precision = "bf16"
-data.seed=7"""
+"""
 
 PNGS = {
     "gray": formats.png(3, 2, b"\0abc\1\1\2\3"),
@@ -56,6 +56,7 @@ SEEDS: dict[str, dict[str, bytes]] = {
     "png": PNGS,
     "toml": {
         "recipe": RECIPE,
+        "dotted": b"train.steps = 0x10\ndata.seed=7",  # its last line is read as --set too
         "nested": b"data.length = 3\ntrain = {steps = 4, batch = [[1], [2]]}\n",
         "unknown": b'[optimizer]\n"ra te" = """\n1"""\nrat = 1979-05-27T07:32:00Z\n',
     },

@@ -7,31 +7,32 @@
 
 #include "performer/core/error.h"
 
-/// What reads files of others, one function a format. Each takes any bytes and returns: they are
-/// read, or refused with an Error that names the file. Every other exception is a finding.
+/// What reads files of others, one function a format. Each takes any bytes and returns how many of
+/// the format's readers took them; the others refused them with an Error that names the file. Every
+/// other exception is a finding.
 namespace performer::fuzz {
 
 using Bytes = std::span<const std::byte>;
 
-void fasta(Bytes bytes);
-void json(Bytes bytes);
-void pds(Bytes bytes);
-void png(Bytes bytes);
-void safetensors(Bytes bytes);
-void toml(Bytes bytes);
-void tsv(Bytes bytes);
+int fasta(Bytes bytes);
+int json(Bytes bytes);
+int pds(Bytes bytes);
+int png(Bytes bytes);
+int safetensors(Bytes bytes);
+int toml(Bytes bytes);
+int tsv(Bytes bytes);
 
 /// A promise about what was read: where it does not hold, a damaged file was accepted.
 inline void require(bool holds, const char* promise) {
   if (!holds) throw std::logic_error(promise);
 }
 
-/// Runs `read`; false where it refused its input as a bad file named `name`.
+/// Runs `read`; 0 where it refused its input as a bad file named `name`, else 1.
 template <class Read>
-bool accepts(const std::string& name, Read&& read) {
+int accepts(const std::string& name, Read&& read) {
   try {
     read();
-    return true;
+    return 1;
   } catch (const Error& error) {
     const auto code = error.code();
     require(code == ExitCode::kUsage || code == ExitCode::kBadInput || code == ExitCode::kCorrupt,
@@ -39,7 +40,7 @@ bool accepts(const std::string& name, Read&& read) {
     const std::string text = error.what();
     require(text.find(name) != std::string::npos, "a refusal names the file");
     require(text.find('\n') == std::string::npos, "a refusal is one line");
-    return false;
+    return 0;
   }
 }
 

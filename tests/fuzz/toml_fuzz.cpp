@@ -26,10 +26,10 @@ void visit_fields(Config& c, Visitor&& field) {
 }  // namespace
 
 // The bytes as a recipe; the last line of them as --set too.
-void toml(Bytes bytes) {
+int toml(Bytes bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   Recipe recipe;
-  accepts("recipe.toml", [&] {
+  int taken = accepts("recipe.toml", [&] {
     const auto tree = ConfigTree::from_toml(text, "recipe.toml");
     tree.read_into(list_fields(recipe));
     const auto shown = fields_to_toml(list_fields(recipe));
@@ -37,11 +37,12 @@ void toml(Bytes bytes) {
     ConfigTree::from_toml(shown, "shown.toml").read_into(list_fields(again));
     require(fields_to_toml(list_fields(again)) == shown, "a recipe reads back as it was written");
   });
-  accepts("--set", [&] {
+  taken += accepts("--set", [&] {
     ConfigTree tree;
     tree.set(text.substr(text.find_last_of('\n') + 1));
     tree.read_into(list_fields(recipe));
   });
+  return taken;
 }
 
 }  // namespace performer::fuzz

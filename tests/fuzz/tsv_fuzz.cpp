@@ -7,9 +7,9 @@
 
 namespace performer::fuzz {
 
-void tsv(Bytes bytes) {
+int tsv(Bytes bytes) {
   const MemoryFile file(bytes);
-  accepts(file.path(), [&] {
+  return accepts(file.path(), [&] {
     data::TsvReader reader(file.path());
     reader.find("label");
     std::vector<std::string> fields;
