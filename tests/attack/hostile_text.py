@@ -7,6 +7,7 @@ from formats import gzip_member
 
 Files = dict[str, tuple[bytes, bool | None]]
 DEEP = 100_000
+LONG = b"c" * 60_000_000 + b"\n"
 
 
 def json_files(good: bytes) -> Files:
@@ -29,6 +30,7 @@ def json_files(good: bytes) -> Files:
         "cut": (good[: len(good) // 2], True),
         "twice": (good + good, True),
         "zeros": (bytes(4096), True),
+        "followed by NUL": (good + b"\0 anything {{{", True),
         "marked": (b"\xef\xbb\xbf" + good, None),
         "many keys": (b"{" + b",".join(b'"%x":0' % i for i in range(80_000)) + b"}", True),
     }
@@ -41,7 +43,10 @@ def toml_files(good: bytes) -> Files:
         "deep table": (b"data = " + b"{a = " * DEEP, True),
         "deep key": (b"a." * DEEP + b"b = 1", True),
         "deep header": (b"[" + b"a." * DEEP + b"b]", True),
+        "deep behind four quotes": (b'x = { k = """y"""", ' + b"a." * DEEP + b"a = 1 }", True),
+        "deep behind five quotes": (b"x = { k = '''y''''', " + b"a." * DEEP + b"a = 1 }", True),
         "bytes": (b'[data]\ntrain = "\xff\xfe"', True),
+        "empty name": (b'[data]\ntrain = [""]', True),
         "no text": (bytes(range(256)) * 16, True),
         "zeros": (bytes(4096), True),
         "key twice": (b"[data]\nlength = 3\nlength = 4\n", True),
@@ -84,6 +89,10 @@ def tsv_files(good: bytes) -> Files:
         "class for each": (
             b"text\tlabel\n" + b"".join(b"x\t%d\n" % i for i in range(20_000)),
             None,
+        ),
+        "long classes": (
+            gzip_member(b"text\tlabel\n" + b"".join(b"x\t%d" % i + LONG for i in range(20))),
+            True,
         ),
         "no line end": (good + b"x" * 50_000_000, True),
         "packed": (gzip_member(good), None),

@@ -1,6 +1,7 @@
 #include "performer/data/sentence_piece.h"
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -157,6 +158,17 @@ TEST(SentencePiece, AProcessThatIsKilledIsNoFaultOfTheModel) {
     EXPECT_EQ(failure_of([&] { pieces.encode("the cost\n"); }).code, code);
     EXPECT_EQ(failure_of([&] { pieces.encode("the cost\n"); }).code, ExitCode::kFailure);
   }
+}
+
+TEST(SentencePiece, AProcessWithTooLittleMemorySaysSo) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's allocator ends the process by itself";
+#endif
+  const SentencePiece pieces(model(), "model");
+  const struct rlimit limit = {1 << 20, 1 << 20};
+  ASSERT_EQ(::prlimit(child_of_ours(), RLIMIT_DATA, &limit, nullptr), 0);
+  const auto failure = failure_of([&] { pieces.encode(std::string(1 << 26, 'x')); });
+  EXPECT_EQ(failure.code, ExitCode::kOutOfMemory) << failure.message;
 }
 
 TEST(TrainTokenizer, NamesTheVocabularyOnlyWhereItIsAtFault) {
