@@ -32,6 +32,7 @@ constexpr Seed kSeeds[] = {
     {"fasta", "plain", 1},
     {"fasta", "gzip", 1},
     {"fasta", "blank", 1},
+    {"fasta", "bzip2", 0},
     {"json", "manifest", 2},
     {"json", "latest", 1},
     {"json", "other", 1},

@@ -47,7 +47,12 @@ PNGS = {
 }
 
 SEEDS: dict[str, dict[str, bytes]] = {
-    "fasta": {"plain": FASTA, "gzip": formats.gzip_member(FASTA), "blank": b"\n\n \n"},
+    "fasta": {
+        "plain": FASTA,
+        "gzip": formats.gzip_member(FASTA),
+        "blank": b"\n\n \n",
+        "bzip2": b"BZh91AY&SY",
+    },
     "tsv": {
         "plain": TSV,
         "gzip": formats.gzip_member(TSV[:40]) + formats.gzip_member(TSV[40:]),

@@ -51,7 +51,7 @@ void refuse_other_kinds(const std::string& name, std::span<const char> begin) {
   for (const Packed& packed : kPacked) {
     if (text.starts_with(packed.mark)) refuse_packed(name, packed);
   }
-  if (text.starts_with(kBzip2) && text.substr(kBzip2.size() + 1) == kBzip2Block) {
+  if (text.starts_with(kBzip2) && text.ends_with(kBzip2Block)) {
     refuse_packed(name, {{}, "bzip2", "bzip2 -dc"});
   }
   if (text.starts_with("\xFF\xFE") || text.starts_with("\xFE\xFF")) {
