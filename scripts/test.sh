@@ -93,6 +93,7 @@ step symbols python3 scripts/check_symbols.py build
 step tests-cpp run_ctest tests-cpp release --parallel "$jobs"
 step tests-python run_pytest tests-python tests/python
 step tests-cli run_pytest tests-cli tests/cli
+step tests-attack run_pytest tests-attack tests/attack
 step tests-install run_pytest tests-install tests/install
 step tidy .venv/bin/python scripts/tidy.py build
 step build-sanitize build_preset build-sanitize sanitize &&

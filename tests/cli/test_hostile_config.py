@@ -187,7 +187,8 @@ def test_a_model_larger_than_the_machine_is_refused_before_memory_is_taken(
 
 
 TOML = {
-    **{kind: text for kind, (text, bad) in toml_files(b"").items() if bad},
+    # An empty name is a value like any other until the data are looked for.
+    **{kind: text for kind, (text, bad) in toml_files(b"").items() if bad and kind != "empty name"},
     "deep list of tables": b"[[" + b"a." * DEEP + b"a]]\nb = 1\n",
     "open text": b"a = '''" + b"x" * 900_000,
     "long": b"#" * (2 << 20),

@@ -33,6 +33,7 @@ constexpr Seed kSeeds[] = {
     {"fasta", "gzip", 1},
     {"fasta", "blank", 1},
     {"fasta", "bzip2", 0},
+    {"fasta", "bzip2_cut", 0},
     {"json", "manifest", 2},
     {"json", "latest", 1},
     {"json", "other", 1},

@@ -52,6 +52,7 @@ SEEDS: dict[str, dict[str, bytes]] = {
         "gzip": formats.gzip_member(FASTA),
         "blank": b"\n\n \n",
         "bzip2": b"BZh91AY&SY",
+        "bzip2_cut": b"BZh",
     },
     "tsv": {
         "plain": TSV,
