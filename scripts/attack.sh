@@ -17,7 +17,7 @@ logs=build/attack
 mkdir -p "$logs"
 failed=0
 
-run_pytest() { .venv/bin/python -m pytest "tests/attack/test_$1.py" --basetemp="$PWD/$logs/tmp"; }
+run_pytest() { .venv/bin/python -m pytest "tests/attack/test_$1.py" --basetemp="$PWD/$logs/tmp-$1"; }
 
 run_calls() {
   [[ -e build-sanitize/build.ninja ]] || cmake --preset sanitize || return
