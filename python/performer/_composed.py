@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,20 +24,33 @@ class Composed(NamedTuple):
 def features_of(
     f: ElementwiseMap, x: Tensor, W: Tensor | None, eps: float | None, bias: Tensor | None
 ) -> Tensor:
-    """f(x W^T) + eps, or f(x) + eps, in x's dtype; refuses what the named maps refuse."""
+    """f(x W^T) + eps, or f(x) + eps, in x's dtype, to which it is rounded once, at the end.
+
+    Refuses what the named maps refuse.
+    """
+    if not x.is_floating_point():
+        raise ValueError(
+            f"features: x must be a floating point tensor [..., D], got {x.dtype} {list(x.shape)}"
+        )
     if bias is not None:
         raise ValueError("features: bias belongs to the softmax maps, got feature_map=<callable>")
     if not callable(f):
         raise TypeError(f"features: feature_map must be a name or a function, got {f!r}")
     check_scale_and_eps(None, eps, "features")
-    if W is None:
-        return apply_map(f, x, eps)
+    if W is not None:
+        _check_projection(x, W)
+    dtype = torch.promote_types(x.dtype, torch.float32)
+    with without_autocast(x.device):
+        wide = x.to(dtype)
+        u = wide if W is None else wide @ W.to(dtype).mT
+        return apply_map(f, u, eps).to(x.dtype)
+
+
+def _check_projection(x: Tensor, W: Tensor) -> None:
     if W.dim() != 2 or x.dim() < 1 or W.shape[1] != x.shape[-1] or W.shape[0] < 1:
         raise ValueError(
             f"features: W must be [M, D] with the D of x {list(x.shape)}, got {list(W.shape)}"
         )
-    dtype = torch.promote_types(x.dtype, torch.float32)
-    return apply_map(f, (x.to(dtype) @ W.to(dtype).mT).to(x.dtype), eps)
 
 
 def apply_map(f: ElementwiseMap, u: Tensor, eps: float | None) -> Tensor:
@@ -79,7 +93,7 @@ def compose(
         k = k.masked_fill(~key_mask[:, None, :, None], 0)
     dtype = torch.promote_types(q.dtype, torch.float32)
     root = math.sqrt(1.0 if scale is None else scale)
-    with torch.autocast(q.device.type, enabled=False):
+    with without_autocast(q.device):
         x = _project(q.to(dtype) * root, W, dtype)
         y = _project(k.to(dtype) * root, W, dtype)
         phi_q, phi_k = apply_map(f, x, eps), apply_map(f, y, eps)
@@ -89,9 +103,16 @@ def compose(
     return Composed(phi_q, phi_k, v, q.dtype)
 
 
+def without_autocast(device: torch.device) -> AbstractContextManager[Any]:
+    """Where nothing is rounded on the way; meta has no autocast and refuses to be asked for it."""
+    if not torch.amp.is_autocast_available(device.type):
+        return nullcontext()
+    return torch.autocast(device.type, enabled=False)
+
+
 def _cast_for_autocast(qkv: tuple[Tensor, Tensor, Tensor]) -> tuple[Tensor, Tensor, Tensor]:
     device = qkv[0].device.type
-    if not torch.is_autocast_enabled(device):
+    if not (torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)):
         return qkv
     low = torch.get_autocast_dtype(device)
     q, k, v = (t if t.dtype == torch.float64 else t.to(low) for t in qkv)

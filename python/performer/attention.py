@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, overload
 import torch
 from torch import Tensor
 
-from performer._composed import ElementwiseMap, compose, features_of, salt
+from performer._composed import ElementwiseMap, compose, features_of, salt, without_autocast
 from performer.diagnostics import note_composed
 from performer.projection import Projection, dense
 from performer.state import FavorState
@@ -251,7 +251,7 @@ def _call_composed(
 ) -> tuple[Tensor, FavorState]:
     """The identity map over features that `f` made."""
     mixed = compose(f, qkv, projections, (scale, eps), options["key_mask"])
-    with torch.autocast(mixed.v.device.type, enabled=False):  # the features are not to be rounded
+    with without_autocast(mixed.v.device):  # the features are not to be rounded
         out, next_state = _call_operator(
             (mixed.phi_q, mixed.phi_k, mixed.v),
             state,

@@ -119,6 +119,24 @@ class TestCallable:
         phi = performer.features(x, W[0], torch.relu, eps=0.5)
         torch.testing.assert_close(phi, performer.features(x, W[0], "relu", eps=0.5))
 
+    @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+    @pytest.mark.parametrize("projected", [True, False])
+    def test_features_round_once(self, dtype, projected):
+        W = performer.draw_projection(32, 16) if projected else None
+        x = torch.randn(50, 16).to(dtype)
+        want = performer.features(x, W, "exp")
+        got = performer.features(x, W, torch.exp)
+        assert got.dtype == dtype
+        torch.testing.assert_close(got, want, rtol=torch.finfo(dtype).eps, atol=0)
+        with torch.autocast("cpu", dtype):
+            assert torch.equal(performer.features(x, W, torch.exp), got)
+
+    def test_gives_shapes_on_the_meta_device(self):
+        q, k, v, W = (t.to("meta") for t in inputs("relu"))
+        out = performer.favor_attention(q, k, v, W, torch.relu)
+        assert out.is_meta and out.shape == q.shape
+        assert performer.features(q, W[0], torch.relu).shape == (1, 2, 4, 3)
+
     def test_is_reported_as_composed(self, monkeypatch):
         q, k, v, W = inputs("relu")
         performer.favor_attention(q, k, v, W, "relu")

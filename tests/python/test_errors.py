@@ -200,6 +200,13 @@ class TestCallable:
             with pytest.raises((ValueError, RuntimeError), match=message.split(".*")[0]):
                 performer.features(tensor(4, 2), feature_map=feature_map, **options)
 
+    @pytest.mark.parametrize("W", [None, tensor(3, 2)], ids=["alone", "projected"])
+    def test_features_of_whole_numbers_would_be_truncated(self, W):
+        whole = torch.ones(4, 2, dtype=torch.int64)
+        for feature_map in ("sigmoid", torch.sigmoid):
+            with pytest.raises((ValueError, RuntimeError), match="x must be a floating point"):
+                performer.features(whole, W, feature_map)
+
     def test_features_take_no_bias(self):
         with pytest.raises(ValueError, match="bias belongs to the softmax maps"):
             performer.features(tensor(4, 2), None, torch.relu, tensor(2))
