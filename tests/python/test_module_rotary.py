@@ -58,6 +58,7 @@ def test_passes_torchs_own_checks():
             "position must be at least 0 and end below 2\\^53, got -1 for 3",
         ),
         (torch.zeros(1, 3, 4), 2**63 - 1, "position must be at least 0 and end below"),
+        (torch.zeros(1, 3, 4), 2**53 - 2, "end below 2\\^53, got 9007199254740990 for 3"),
     ],
 )
 def test_wrong_arguments_are_refused(x, first, message):
@@ -115,3 +116,14 @@ def test_compiles_with_dynamic_lengths_and_positions():
         torch.testing.assert_close(out, want)
         grads = [torch.autograd.grad(y.square().sum(), x)[0] for y in (out, want)]
         torch.testing.assert_close(*grads)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["non_strict", "strict"])
+def test_exports_with_a_length_of_no_bound(strict):
+    layer = FavorAttention(8, 2, 6, causal=True, rotary=True).eval()
+    lengths = {"query": {1: torch.export.Dim("L")}}
+    program = torch.export.export(
+        layer, (torch.randn(2, 5, 8),), dynamic_shapes=lengths, strict=strict
+    )
+    longer = torch.randn(2, 77, 8)
+    torch.testing.assert_close(program.module()(longer), layer(longer))

@@ -18,6 +18,11 @@ using torch::autograd::variable_list;
 // Positions are exact in float64 below.
 constexpr std::int64_t kEndOfPositions = std::int64_t{1} << 53;
 
+void check_position(bool inside, const Tensor& x, const c10::SymInt& first) {
+  TORCH_CHECK(inside, "rotary: position must be at least 0 and end below 2^53, got ", first,
+              " for ", x.sym_size(1), " tokens");
+}
+
 void check_rotary(const Tensor& x, const c10::SymInt& first) {
   TORCH_CHECK(x.defined(), "rotary: x must be a tensor, got an undefined one");
   check_dense("rotary", "x", x);
@@ -26,9 +31,8 @@ void check_rotary(const Tensor& x, const c10::SymInt& first) {
               x.scalar_type());
   TORCH_CHECK(x.sym_size(-1) % 2 == 0, "rotary: x must have an even last dimension, got ",
               x.sym_sizes());
-  TORCH_CHECK(first >= 0 && first < kEndOfPositions - x.sym_size(1),
-              "rotary: position must be at least 0 and end below 2^53, got ", first, " for ",
-              x.sym_size(1), " tokens");
+  // Not `first` with the length: compared with a symbolic length it would bound an exported one.
+  check_position(first >= 0 && first < kEndOfPositions, x, first);
 }
 
 Tensor call_rotary(const Tensor& x, const c10::SymInt& first, bool back) {
@@ -41,6 +45,7 @@ Tensor call_rotary(const Tensor& x, const c10::SymInt& first, bool back) {
 Tensor rotary(const Tensor& x, c10::SymInt first, bool back) {
   check_rotary(x, first);
   const std::int64_t start = first.expect_int();
+  check_position(start < kEndOfPositions - x.size(1), x, first);
   const auto options = x.options().dtype(at::kLong);
   const Tensor index = at::arange(start, start + x.size(1), options);
   const Tensor turns = RotaryTables(x.size(-1)).turns(index, x.options());
