@@ -29,6 +29,9 @@ class JoinedWeight(Tensor):
         cls, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if torch.compiler.is_compiling():  # dynamo cannot follow the names of functions
+            with torch._C.DisableTorchFunctionSubclass():
+                return func(*args, **kwargs)
         name = getattr(func, "__name__", "")
         writes = name in _IN_PLACE or (name.endswith("_") and not name.endswith("__"))
         targets = [kwargs.get("out")]

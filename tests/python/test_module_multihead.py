@@ -303,6 +303,36 @@ def test_what_is_computed_from_a_joined_weight_is_plain():
     assert layer.v_proj.weight.grad.eq(1).all()
 
 
+@pytest.mark.usefixtures("fresh_dynamo")
+def test_a_joined_weight_is_read_by_compiled_code():
+    layer, x = MultiheadAttention(8, 2), torch.randn(5, 2, 8)
+
+    def project(x):
+        parts = nn.functional.linear(x, layer.in_proj_weight, layer.in_proj_bias).chunk(3, -1)
+        return parts[0] * layer.in_proj_weight[:8].sum() + parts[2] * layer.in_proj_bias.detach()[0]
+
+    got = torch.compile(project, fullgraph=True, backend="aot_eager")(x)
+    assert type(got) is torch.Tensor
+    torch.testing.assert_close(got, project(x))
+    learned = [layer.q_proj.weight, layer.v_proj.bias]
+    for one, other in zip(
+        *(torch.autograd.grad(y.sum(), learned) for y in (got, project(x))), strict=True
+    ):
+        torch.testing.assert_close(one, other)
+
+
+@pytest.mark.usefixtures("fresh_dynamo")
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_a_compiled_encoder_makes_no_nested_tensors_for_the_layer():
+    """Without its mask_check the weights' type alone keeps the encoder's fused path away."""
+    block = nn.TransformerEncoderLayer(8, 2, 16, 0.0, batch_first=True)
+    model = swapped(nn.TransformerEncoder(block, 2, mask_check=False), 6).eval()
+    x, options = torch.randn(2, 7, 8), {"src_key_padding_mask": PADDING}
+    with torch.no_grad():
+        got = torch.compile(model, fullgraph=True, backend="aot_eager")(x, **options)
+        torch.testing.assert_close(got, model(x, **options))
+
+
 @pytest.mark.parametrize("widths", [{}, {"kdim": 6}])
 def test_what_is_frozen_stays_frozen(widths):
     exact = exact_layer(**widths)
