@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -21,7 +22,8 @@ class JoinedWeight(Tensor):
 
     A type of its own, because torch's fused encoder, which would compute softmax attention from
     the weights and pass this layer by, leaves tensors of other types alone; and because what is
-    written to a copy would vanish. Results of operators are plain tensors.
+    written to a copy would vanish, through a slice or view of it too. What is computed from one is
+    a plain tensor.
     """
 
     @classmethod
@@ -44,8 +46,26 @@ class JoinedWeight(Tensor):
             )
         with torch._C.DisableTorchFunctionSubclass():
             result = func(*args, **kwargs)
-        # .data is written to as well.
-        return _marked(result) if name == "__get__" and isinstance(result, Tensor) else result
+            given = (*args, *kwargs.values())
+            copies = [x for x in given if isinstance(x, cls)]
+            return result if name == "as_subclass" else _marked_where_shared(result, copies)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Files hold plain tensors, which load with weights_only=True."""
+        return self.as_subclass(Tensor).__reduce_ex__(protocol)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        return copy.deepcopy(self.as_subclass(Tensor), memo)
+
+
+def _marked_where_shared(result: Any, copies: list[JoinedWeight]) -> Any:
+    """A slice, .data or .detach() shares the memory of the copy: writing to it vanishes as well."""
+    if type(result) in (tuple, list):  # of split, chunk, unbind
+        return type(result)(_marked_where_shared(one, copies) for one in result)
+    if not isinstance(result, Tensor):
+        return result
+    alias = torch._C._is_alias_of  # type: ignore[attr-defined]
+    return _marked(result) if any(alias(result, one) for one in copies) else result
 
 
 def _marked(tensor: Tensor) -> Tensor:

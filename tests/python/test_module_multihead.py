@@ -287,6 +287,15 @@ def test_an_encoder_layer_compiles_in_one_graph():
         lambda layer: layer.in_proj_weight.requires_grad_(False),
         lambda layer: layer.in_proj_weight.__setitem__(0, 1.0),
         lambda layer: torch.add(torch.zeros(24), 1.0, out=layer.in_proj_bias),
+        lambda layer: nn.init.zeros_(layer.in_proj_weight[:8]),
+        lambda layer: layer.in_proj_weight[:8].__setitem__(0, 1.0),
+        lambda layer: layer.in_proj_weight.chunk(3)[1].zero_(),
+        lambda layer: layer.in_proj_weight.split(8)[1].T[0].zero_(),
+        lambda layer: next(iter(layer.in_proj_weight.unbind())).zero_(),
+        lambda layer: torch.narrow(input=layer.in_proj_weight, dim=0, start=8, length=8).zero_(),
+        lambda layer: layer.in_proj_weight.detach().zero_(),
+        lambda layer: layer.in_proj_weight.view(-1).zero_(),
+        lambda layer: layer.in_proj_bias.reshape(3, 8)[0].copy_(torch.ones(8)),
     ],
 )
 def test_a_joined_weight_refuses_what_would_vanish(write):
@@ -294,9 +303,20 @@ def test_a_joined_weight_refuses_what_would_vanish(write):
         write(MultiheadAttention(8, 2))
 
 
+def test_copies_and_files_of_a_joined_weight_are_plain(tmp_path):
+    weight = MultiheadAttention(8, 2).in_proj_weight.detach()
+    torch.save({"w": weight}, tmp_path / "weight.pt")
+    loaded = torch.load(tmp_path / "weight.pt", weights_only=True)["w"]
+    for plain in (loaded, copy.deepcopy(weight), weight.as_subclass(torch.Tensor)):
+        assert type(plain) is torch.Tensor and torch.equal(plain, weight)
+
+
 def test_what_is_computed_from_a_joined_weight_is_plain():
     layer = MultiheadAttention(8, 2)
-    assert type(layer.in_proj_weight + 1) is type(layer.in_proj_bias.detach()) is torch.Tensor
+    weight = layer.in_proj_weight
+    for computed in (weight + 1, weight.clone(), weight[:8] * 2, weight.detach().double()):
+        assert type(computed) is torch.Tensor
+    weight.detach().clone().zero_()
     layer.q_proj.weight.data.copy_(layer.in_proj_weight[8:16])
     assert torch.equal(layer.q_proj.weight, layer.k_proj.weight)
     layer.in_proj_weight.sum().backward()
