@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
+from performer._own_projection import KeepsProjection
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -107,24 +109,31 @@ def refuse_what_has_no_counterpart(
 def _take_names(layer: MultiheadNames, state: dict[str, Any], prefix: str) -> None:
     """Renames, in place, the entries of a state dict of nn.MultiheadAttention to the layer's.
 
-    Such a dict has no projection: the layer keeps its own, with the number of its draw.
+    Such a dict has no projection: the layer gets its draw 0. Not what its buffers hold, which after
+    to_empty() is any numbers, and on the meta device none.
     """
-    found = False
+    found: Tensor | None = None
     for name in ("weight", "bias"):
         whole = state.pop(f"{prefix}in_proj_{name}", None)
         if whole is not None:
-            found = True
+            found = whole
             rows = _split(layer, f"{prefix}in_proj_{name}", whole)
             for part, share in zip(PARTS, rows, strict=True):
                 state[f"{prefix}{part}_proj.{name}"] = share
     for part in PARTS:
         separate = state.pop(f"{prefix}{part}_proj_weight", None)
         if separate is not None:
-            found = True
+            found = separate
             state[f"{prefix}{part}_proj.weight"] = separate
-    if found:
-        for name, buffer in layer.named_buffers(recurse=False):
-            state.setdefault(prefix + name, buffer)
+    if found is None:
+        return
+    device = found.device  # assign=True takes the tensors as they are
+    projection = layer._draw(0)
+    if projection is not None and layer.projection is not None:
+        projection = projection.to(device, layer.projection.dtype)
+        state.setdefault(f"{prefix}projection", projection)
+    for name in ("draw", "calls"):
+        state.setdefault(prefix + name, torch.zeros((), dtype=torch.int64, device=device))
 
 
 def _split(layer: MultiheadNames, name: str, whole: Tensor) -> tuple[Tensor, ...]:
@@ -137,7 +146,7 @@ def _split(layer: MultiheadNames, name: str, whole: Tensor) -> tuple[Tensor, ...
     return whole.split(rows)
 
 
-class MultiheadNames(nn.Module):
+class MultiheadNames(KeepsProjection):
     """What nn.MultiheadAttention has and others ask for: its weights by name, in and out."""
 
     q_proj: nn.Linear

@@ -10,7 +10,6 @@ from torch import Tensor, nn
 from performer._masks import Sizes, both, check_bias, read_key_masks, read_multihead_mask
 from performer._module_checks import CallOptions, check_call, check_input, check_sizes
 from performer._multihead import MultiheadNames, refuse_what_has_no_counterpart
-from performer._own_projection import KeepsProjection
 from performer._redraw import advance
 from performer.analysis import attention_map
 from performer.attention import FeatureMap, favor_attention, favor_step
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 
-class FavorAttention(MultiheadNames, KeepsProjection):
+class FavorAttention(MultiheadNames):
     """Multi-head FAVOR+ attention with its own random projection, [B, L, E] -> [B, L, E].
 
     Args:

@@ -67,6 +67,23 @@ def test_loads_the_state_dict_of_a_model_with_the_other_layer():
     assert torch.equal(mine[1].projection, W)
 
 
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("widths", [{}, {"kdim": 6}])
+def test_a_layer_without_memory_of_its_own_draws_its_projection(assign, widths):
+    state = exact_layer(**widths).state_dict()
+    want = MultiheadAttention(8, 2, **widths)
+    want.load_state_dict(state)
+    mine = MultiheadAttention(8, 2, device="meta", redraw_interval=3, **widths)
+    if not assign:
+        mine.to_empty(device="cpu")
+        for buffer in mine.buffers():
+            buffer.fill_(-7)  # as any that to_empty() finds
+    mine.load_state_dict(state, assign=assign)
+    x, key = torch.randn(7, 2, 8), torch.randn(7, 2, widths.get("kdim", 8))
+    assert torch.equal(mine(x, key, x)[0], want(x, key, x)[0])
+    assert int(mine.draw) == 0 and int(mine.calls) == 1
+
+
 def test_a_state_dict_that_does_not_fit_is_refused():
     layer = FavorAttention(8, 2, 6)
     with pytest.raises(RuntimeError, match="in_proj_weight must have 24 rows"):
