@@ -179,10 +179,11 @@ class MultiheadNames(KeepsProjection):
             ...         block.self_attn, layer=n, dropout=0.0
             ...     )
         """
-        if isinstance(mha, MultiheadNames):
+        if not isinstance(mha, nn.MultiheadAttention):
+            converted = ", which is converted already" if isinstance(mha, MultiheadNames) else ""
             raise TypeError(
                 f"{cls.__name__}.from_multihead: mha must be a torch.nn.MultiheadAttention, got a "
-                f"{type(mha).__name__}, which is converted already"
+                f"{type(mha).__name__}{converted}"
             )
         layer = cls(num_features=num_features, **{**_options_of(mha, dropout), **options})
         layer.load_state_dict(mha.state_dict())

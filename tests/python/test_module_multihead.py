@@ -393,6 +393,13 @@ def test_conversion_takes_options_of_its_own_and_happens_once():
         FavorAttention.from_multihead(mine)
 
 
+@pytest.mark.parametrize("other", [nn.Linear(2, 2), nn.TransformerEncoderLayer(8, 2), None])
+def test_what_is_no_multihead_attention_is_named(other):
+    with pytest.raises(TypeError, match="torch.nn.MultiheadAttention, got a ") as error:
+        MultiheadAttention.from_multihead(other)
+    assert str(error.value).endswith(f"got a {type(other).__name__}")
+
+
 def test_masks_of_other_forms_are_refused():
     layer, x = MultiheadAttention(8, 2, batch_first=True), torch.randn(2, 7, 8)
     for mask in (LOWER.expand(2, 7, 7), LOWER.expand(2, 1, 7, 7)):
