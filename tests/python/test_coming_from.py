@@ -76,6 +76,19 @@ def test_known_functions_take_the_kernels_and_others_stay_themselves():
     assert from_performer_pytorch(FastAttention(f=tanh_gelu)).feature_map is tanh_gelu
 
 
+@pytest.mark.parametrize("kind", [nn.ReLU, nn.GELU, nn.Sigmoid, nn.Identity])
+def test_a_subclass_of_a_known_function_stays_itself(kind):
+    class Squared(kind):
+        def forward(self, x):
+            return super().forward(x).square()
+
+    theirs = FastAttention(f=Squared())
+    ours = from_performer_pytorch(theirs)
+    assert ours.feature_map is theirs.kernel_fn
+    q, k, v = torch.randn(3, 2, 3, 7, 4, dtype=torch.float64).unbind()
+    torch.testing.assert_close(ours(q, k, v), theirs(q, k, v), rtol=1e-9, atol=1e-11)
+
+
 @pytest.mark.parametrize("shape", [{}, {"dim": 10, "heads": 2, "dim_head": 6}])
 @pytest.mark.parametrize("biases", [(False, True), (True, False)])
 @pytest.mark.parametrize("f", [None, nn.ReLU()], ids=["softmax", "relu"])
