@@ -16,7 +16,10 @@ _NAME = "from_performer_pytorch"
 _EPS = 1e-3  # kernel_epsilon there, which no module changes
 _OF_FAST_ATTENTION = ("dim_heads", "nb_features", "projection_matrix", "causal", "kernel_fn")
 _OF_SELF_ATTENTION = ("heads", "to_q", "to_k", "to_v", "to_out")
-_TAKEN_OVER = ("num_features", "embed_dim", "num_heads", "head_dim")
+_TAKEN_OVER = (
+    "num_features", "embed_dim", "num_heads", "num_kv_heads", "head_dim", "kdim", "vdim",
+    "bias", "out_bias", "shared_projection",
+)  # fmt: skip
 _MAPS: tuple[tuple[Any, str], ...] = (
     (nn.ReLU, "relu"),
     (nn.Sigmoid, "sigmoid"),
@@ -119,7 +122,8 @@ def _multihead(module: Any, head_dim: int, shared: dict[str, Any]) -> FavorAtten
 
 def _copy_projection(matrix: Tensor, layer: FavorSDPA | FavorAttention) -> None:
     dtype = torch.promote_types(matrix.dtype, torch.float32)
-    layer.projection = matrix.detach().to(dtype, copy=True)
+    assert layer.projection is not None  # it has num_features
+    layer.projection = matrix.detach().to(layer.projection.device, dtype, copy=True)
 
 
 def _map_of(fast: Any) -> tuple[FeatureMap, float | None, float | None]:

@@ -122,6 +122,20 @@ def test_what_is_frozen_stays_frozen_and_options_replace_what_is_read():
             from_performer_pytorch(module, num_features=12)
 
 
+@pytest.mark.parametrize("option", [{"num_kv_heads": 1}, {"shared_projection": False}])
+def test_the_form_of_the_layer_is_the_modules(option):
+    ((name, value),) = option.items()
+    with pytest.raises(ValueError, match=f"{name} comes from the module, got {value}; leave it"):
+        from_performer_pytorch(SelfAttention(), **option)
+
+
+@pytest.mark.filterwarnings("ignore:for .* copying from a non-meta parameter")
+@pytest.mark.parametrize("build", [SelfAttention, FastAttention])
+def test_the_projection_goes_to_the_device_that_is_asked_for(build):
+    ours = from_performer_pytorch(build(), device="meta")
+    assert all(x.is_meta for x in (*ours.parameters(), *ours.buffers()))
+
+
 def test_redraws_are_of_the_same_kind():
     ours = from_performer_pytorch(SelfAttention(scaling=1), redraw_interval=1)
     ours.redraw()
