@@ -29,16 +29,17 @@ class FavorState(NamedTuple):
 
     def reorder(self, index: Tensor) -> "FavorState":
         """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""
-        try:
-            kv = self.kv.index_select(0, index)
-        except (IndexError, RuntimeError) as error:
-            raise IndexError(
-                f"FavorState.reorder: index must be int64 [N'] of sequences below "
-                f"{self.kv.shape[0]} on {self.kv.device}, got {describe(index)} on {index.device}"
-            ) from error
+        fits = index.dtype in (torch.int64, torch.int32) and index.dim() <= 1
+        nothing = self.kv.shape[0] == 0 and index.numel() > 0
+        if not fits or nothing or index.device != self.kv.device:
+            raise _index_error(self.kv, index)
+        try:  # first the part that is never empty: for others the error is of another type
+            normalizer = self.normalizer.index_select(0, index)
+        except IndexError as error:
+            raise _index_error(self.kv, index) from error
         return FavorState(
-            kv,
-            self.normalizer.index_select(0, index),
+            self.kv.index_select(0, index),
+            normalizer,
             self.log2_scale.index_select(0, index),
             self.fingerprint,
         )
@@ -84,6 +85,14 @@ class FavorState(NamedTuple):
 def describe(tensor: Tensor) -> str:
     """Shape and dtype, such as [2, 8, 256, 64] float32."""
     return f"{list(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+
+
+def _index_error(kv: Tensor, index: Tensor) -> IndexError:
+    """Made where it is raised alone: sizes in its text would be constants of compiled code."""
+    return IndexError(
+        f"FavorState.reorder: index must be int64 [N'] of sequences below {kv.shape[0]} "
+        f"on {kv.device}, got {describe(index)} on {index.device}"
+    )
 
 
 def _check_same_form(first: FavorState, other: FavorState) -> None:

@@ -147,6 +147,28 @@ def test_exported_program_runs_at_another_length(strict):
     assert_same(after, want_after)
 
 
+class Reordering(torch.nn.Module):
+    def forward(self, kv, normalizer, log2_scale, index):
+        return FavorState(kv, normalizer, log2_scale).reorder(index)
+
+
+@pytest.mark.parametrize("strict", [False, True], ids=["non_strict", "strict"])
+def test_exported_reordering_takes_any_number_of_sequences(strict):
+    def state(batch):
+        q, k, v, W = inputs("positive", B=batch)
+        return performer.favor_attention(q, k, v, W, return_state=True)[1]
+
+    sequences, chosen = torch.export.Dim("sequences"), torch.export.Dim("chosen")
+    program = torch.export.export(
+        Reordering(),
+        (*state(3)[:3], torch.tensor([2, 0])),
+        dynamic_shapes=(*({0: sequences},) * 3, {0: chosen}),
+        strict=strict,
+    )
+    index = torch.tensor([4, 4, 1, 0])
+    assert_same(program.module()(*state(5)[:3], index)[:3], state(5).reorder(index)[:3])
+
+
 def test_exported_program_is_saved_and_loaded():
     layer = FavorAttention(8, 2, 6, causal=True).eval()
     x = torch.randn(2, 5, 8)

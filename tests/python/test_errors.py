@@ -132,10 +132,31 @@ class TestState:
             with pytest.raises(ValueError, match=r"fingerprint must be int64 \[1\], got"):
                 performer.merge_states(*pair)
 
-    @pytest.mark.parametrize("index", [torch.tensor([1]), torch.tensor([0.0]), torch.tensor([[0]])])
+    @pytest.mark.parametrize(
+        "index",
+        [
+            torch.tensor([1]),
+            torch.tensor([-1]),
+            torch.tensor([0.0]),
+            torch.tensor([True]),
+            torch.tensor([[0]]),
+            torch.tensor([0], device="meta"),
+        ],
+    )
     def test_reorder_by_what_is_no_sequence(self, index):
         with pytest.raises(IndexError, match=r"FavorState.reorder: index must be int64 .* below 1"):
             self.state().reorder(index)
+
+    def test_reorder_of_no_sequences(self):
+        none = self.state().reorder(torch.tensor([], dtype=torch.int64))
+        assert none.reorder(torch.tensor([], dtype=torch.int64)).kv.shape == none.kv.shape
+        with pytest.raises(IndexError, match="of sequences below 0 on cpu"):
+            none.reorder(torch.tensor([0]))
+
+    def test_reorder_without_memory_says_so(self):
+        kv = torch.zeros(()).expand(1, 2**20, 2**20, 2**10)  # 4 PiB once it is copied
+        with pytest.raises(RuntimeError, match="can't allocate memory"):
+            self.state()._replace(kv=kv).reorder(torch.tensor([0]))
 
     def test_concatenation_of_other_forms(self):
         state = self.state()
