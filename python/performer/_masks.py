@@ -136,10 +136,9 @@ def both(first: Tensor | None, second: Tensor | None) -> Tensor | None:
 
 
 def _in_four_dimensions(op: str, mask: Tensor, sizes: Sizes) -> Tensor:
-    fits = 1 <= mask.dim() <= 4
+    fits = mask.dim() <= 4
     if fits:
         mask = mask[(None,) * (4 - mask.dim())]
-        fits = mask.shape[3] == sizes.keys
         for have, want in zip(mask.shape, sizes, strict=True):
             fits = fits and (have == 1 or have == want)
     if not fits:
@@ -149,7 +148,7 @@ def _in_four_dimensions(op: str, mask: Tensor, sizes: Sizes) -> Tensor:
         )
     if mask.dtype != torch.bool and not mask.dtype.is_floating_point:
         raise ValueError(f"{op}: attn_mask must be bool or floating, got {mask.dtype}")
-    return mask
+    return mask.expand(-1, -1, -1, sizes.keys)  # the other axes may stay 1
 
 
 def _of_keys(row: Tensor, sizes: Sizes) -> Masks:

@@ -70,6 +70,11 @@ MASKS = {
     "stored rows": (REAL[:, None, None].expand(2, 1, 7, 7).contiguous(), False),
     "by head": (torch.stack([REAL, REAL.flip(1)], 1)[:, :, None], False),
     "bias of keys": (torch.linspace(-1, 1, 7).expand(2, 1, 1, 7), False),
+    "one number": (torch.full((1, 1), 0.5), False),
+    "one word": (torch.ones(1, 1, dtype=torch.bool), False),
+    "one number for each sequence": (torch.tensor([0.0, 2.0])[:, None, None, None], False),
+    "one column": (torch.ones(7, 1, dtype=torch.bool), False),
+    "one stored column": (torch.full((2, 2, 7, 1), -1.0), False),
     "bool triangle": (LOWER, False),
     "additive triangle": (additive(LOWER), False),
     "triangle of lowest numbers": (additive(LOWER).clamp_min(torch.finfo().min), False),
@@ -91,6 +96,17 @@ def test_a_mask_of_keys_may_stand_beside_is_causal():
     q, k, v = qkv()
     both = attend(q, k, v, LOWER & REAL[:, None, None])
     assert torch.equal(attend(q, k, v, REAL[:, None, None], is_causal=True), both)
+
+
+def test_a_mask_of_one_word_may_remove_all_keys():
+    q, k, v = qkv()
+    kept = torch.tensor([True, False])[:, None, None, None]
+    out = attend(q, k, v, kept)
+    assert torch.equal(out[0], attend(q, k, v)[0]) and not out[1].any()
+    assert not attend(q, k, v, torch.tensor(-torch.inf)).any()
+    assert torch.equal(attend(q, k, v, torch.tensor(True)), attend(q, k, v))
+    with pytest.raises(ValueError, match=r"a mask \[1, 1, 7, 7\] of neither kind"):
+        attend(q, k, v, torch.arange(7)[:, None] < 4)
 
 
 @pytest.mark.parametrize("removed", [-1e9, -1e30])
