@@ -55,7 +55,7 @@ def cached_projection(
             W = _drawn[key]
             if W.is_cuda:  # the memory must not serve others before this stream is done with it
                 W.record_stream(torch.cuda.current_stream(W.device))
-            return W
+            return _as_traced(W)
         # Under inference_mode, a tracer's fake tensors or torch.func the first call must leave a
         # real tensor.
         with (
@@ -68,4 +68,15 @@ def cached_projection(
         _drawn[key] = W
         if len(_drawn) > CAPACITY:
             _drawn.popitem(last=False)
+        return _as_traced(W)
+
+
+def _as_traced(W: Tensor) -> Tensor:
+    """FakeTensorMode takes no real tensor but one that enters as torch.tensor's do, and make_fx
+    then holds it as a constant. Modes that take any, as torch.export's, look after it themselves.
+    """
+    mode = torch._C._get_dispatch_mode(torch._C._TorchDispatchModeKey.FAKE)
+    if mode is None or mode.allow_non_fake_inputs:
         return W
+    traced: Tensor = torch.ops.aten.lift_fresh(W)
+    return traced

@@ -7,6 +7,7 @@ import threading
 import pytest
 import torch
 from torch import nn
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.functional import scaled_dot_product_attention as exact
 
 import performer
@@ -243,6 +244,26 @@ def test_a_first_call_under_fake_tensors_leaves_a_real_projection(empty_cache):
         assert attend(*qkv()).shape == (2, 2, 7, 8)
     out = attend(*qkv())
     assert type(out) is torch.Tensor and out.isfinite().all()
+
+
+def test_fake_tensors_give_shapes_and_gradients(empty_cache):
+    with torch._subclasses.FakeTensorMode():
+        for _ in range(2):  # the second finds a real projection in the cache
+            q, k, v = (x.requires_grad_() for x in qkv())
+            out = attend(q, k, v, is_causal=True)
+            out.sum().backward()
+            assert out.shape == q.grad.shape == (2, 2, 7, 8)
+    (W,) = empty_cache.values()
+    assert type(W) is torch.Tensor
+
+
+@pytest.mark.parametrize("mode", ["real", "fake", "symbolic"])
+def test_traces_hold_the_projection_as_a_constant(mode, empty_cache):
+    tensors = qkv()
+    graph = make_fx(lambda q, k, v: attend(q, k, v), tracing_mode=mode)(*tensors)
+    assert "draw_projection" not in graph.code
+    other = qkv()
+    assert torch.equal(graph(*other), attend(*other))
 
 
 def test_a_first_call_under_torch_func_leaves_a_plain_projection(empty_cache):
