@@ -61,6 +61,25 @@ def test_the_wheel_loads_its_own_library(target: Path, tmp_path: Path) -> None:
     assert output.split() == [str(target / "performer" / "libperformer.so")]
 
 
+def test_the_wheels_own_build_computes_right(target: Path, tmp_path: Path) -> None:
+    """It is compiled another way than the tree's library: in a few joined files, without tests."""
+    package = target / "performer"
+    where = tmp_path / "test_where.py"
+    where.write_text(
+        "import performer, torch\n"
+        "def test_where():\n"
+        f"    assert performer.__file__ == {str(package / '__init__.py')!r}\n"
+        f"    assert torch.ops.loaded_libraries == {{{str(package / 'libperformer.so')!r}}}\n"
+    )
+    names = ("attention", "gradcheck", "errors", "state", "module_rotary")
+    numeric = [ROOT / "tests" / "python" / f"test_{name}.py" for name in names]
+    environment = import_environment(target)
+    environment["PERFORMER_LIBRARY"] = str(package / "libperformer.so")
+    # pythonpath= would else put the tree's package before the wheel's.
+    options = ["-c", ROOT / "pyproject.toml", "-o", "pythonpath=", "-p", "no:cacheprovider"]
+    run(sys.executable, "-m", "pytest", *options, where, *numeric, cwd=tmp_path, env=environment)
+
+
 def test_the_wheel_holds_the_package_and_nothing_else(target: Path) -> None:
     tops = {path.name.split("-")[0] for path in target.iterdir()}
     assert tops == {"performer"}
