@@ -19,10 +19,11 @@ constexpr std::int64_t kMaxModel = std::int64_t{1} << 28;
 template <class T>
 class StoredStream final : public TokenStream {
  public:
-  StoredStream(std::vector<T> tokens, double multiplier)
-      : tokens_(std::move(tokens)), multiplier_(multiplier) {}
+  StoredStream(std::vector<T> tokens, std::int64_t ends, double multiplier)
+      : tokens_(std::move(tokens)), ends_(ends), multiplier_(multiplier) {}
 
   std::int64_t size() const override { return std::ssize(tokens_); }
+  std::int64_t ends() const override { return ends_; }
   double word_multiplier() const override { return multiplier_; }
   void read(std::int64_t begin, std::span<std::int64_t> out) const override {
     std::copy_n(tokens_.begin() + begin, out.size(), out.begin());
@@ -30,6 +31,7 @@ class StoredStream final : public TokenStream {
 
  private:
   std::vector<T> tokens_;
+  std::int64_t ends_;
   double multiplier_;
 };
 
@@ -57,9 +59,10 @@ std::unique_ptr<TokenStream> read_texts(const std::vector<std::string>& files,
     words += count_words(text);
     left -= std::ssize(text);
   }
-  const auto made = static_cast<double>(tokens.size() - 1 - files.size());
+  const std::int64_t ends = std::ssize(files) + 1;
+  const auto made = static_cast<double>(std::ssize(tokens) - ends);
   const double multiplier = words > 0 ? made / static_cast<double>(words) : 0.0;
-  return std::make_unique<StoredStream<T>>(std::move(tokens), multiplier);
+  return std::make_unique<StoredStream<T>>(std::move(tokens), ends, multiplier);
 }
 
 }  // namespace

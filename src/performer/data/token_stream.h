@@ -21,6 +21,8 @@ class TokenStream {
   virtual std::int64_t size() const = 0;
   /// begin + out.size() at most size().
   virtual void read(std::int64_t begin, std::span<std::int64_t> out) const = 0;
+  /// EOS between the parts and at both ends: tokens that no file holds.
+  virtual std::int64_t ends() const = 0;
   virtual double word_multiplier() const { return 0.0; }
   /// What was mended while reading, in words.
   virtual std::string notes() const { return {}; }
@@ -39,6 +41,7 @@ class JoinedStream final : public TokenStream {
   JoinedStream(std::unique_ptr<SequenceSource> source, std::int64_t eos, std::uint64_t seed);
 
   std::int64_t size() const override { return size_; }
+  std::int64_t ends() const override { return source_->size() + 1; }
   void read(std::int64_t begin, std::span<std::int64_t> out) const override;
   std::string notes() const override { return mended(source_->counts()); }
 
@@ -69,7 +72,9 @@ class BlockDataset final : public Dataset, private WholeSequences {
             std::span<std::int64_t> out) const override {
     stream_->read(begin, out);
   }
-  std::int64_t residues(std::int64_t /*sequence*/) const override { return stream_->size(); }
+  std::int64_t residues(std::int64_t /*sequence*/) const override {
+    return stream_->size() - stream_->ends();
+  }
   std::string id(std::int64_t /*sequence*/) const override { return {}; }
   std::string notes() const override { return stream_->notes(); }
 
