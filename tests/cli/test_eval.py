@@ -48,7 +48,8 @@ def fasta(tmp_path: Path) -> Path:
 
 
 def scores(*arguments: object) -> dict[str, Any]:
-    return answer("eval", *arguments)["splits"]["test"]
+    (result,) = answer("eval", *arguments)["splits"].values()
+    return result
 
 
 def table_of(path: Path) -> list[dict[str, str]]:
@@ -65,7 +66,7 @@ def test_what_the_rows_leave_out_is_counted_and_said(run: Path, fasta: Path) -> 
     assert result["targets"] == sum(min(n + 1, 32) for n in LENGTHS)  # EOS where it is reached
     said = run_program("eval", run, "--data", fasta).stdout
     left_out = result["residues_left_out"]
-    assert f"test: {left_out} of {sum(LENGTHS)} residues were left out: 3 of 6 sequences" in said
+    assert f"some.fasta: {left_out} of {sum(LENGTHS)} residues were left out: 3 of 6 sequences" in said
 
 
 def test_longer_rows_leave_nothing_out(run: Path, fasta: Path) -> None:
@@ -96,7 +97,7 @@ def test_windows_that_are_not_scored_are_not_said_to_be(
     assert [int(row["left_out"]) for row in rows] == [0, 0, 0, 0, 68]
     assert [int(row["targets"]) for row in rows] == [6, 32, 33, 34, 32]
     said = run_program("eval", run, *few).stdout
-    note = "test: --max-batches ended in sequence 5 of 6; its last 68 residues were left out"
+    note = "some.fasta: --max-batches ended in sequence 5 of 6; its last 68 residues were left out"
     assert note in said
     ends = scores(run, *few[:-1], 6)  # at the end of a sequence
     assert (ends["sequences"], ends["residues_left_out"]) == (4, 0)
@@ -113,7 +114,7 @@ def test_rows_that_are_not_scored_are_not_said_to_be(
     assert (result["sequences_cut"], result["residues_left_out"]) == (1, 1)
     assert [int(row["left_out"]) for row in table_of(table)] == [0, 0, 0, 1]
     said = run_program("eval", run, *few).stdout
-    assert "test: --max-batches ended in sequence 4 of 6\n" in said
+    assert "some.fasta: --max-batches ended in sequence 4 of 6\n" in said
     assert "1 of 4 sequences are longer than a row" in said
 
 
@@ -160,7 +161,7 @@ def test_a_table_of_single_sequences_adds_up(run: Path, fasta: Path, tmp_path: P
         assert [row["id"] for row in rows] == [f"s{n}" for n in LENGTHS]
         assert [int(row["residues"]) for row in rows] == LENGTHS
         assert [row["sequence"] for row in rows] == [str(i) for i in range(1, 7)]
-        assert {row["split"] for row in rows} == {"test"}
+        assert {row["split"] for row in rows} == {"some.fasta"}
         targets = [int(row["targets"]) for row in rows]
         assert sum(targets) == result["targets"]
         total = sum(float(row["loss"]) * n for row, n in zip(rows, targets, strict=True))
@@ -189,7 +190,7 @@ def test_a_table_that_is_there_is_not_overwritten_unless_asked(
     arguments = ["eval", run, "--data", fasta, "--per-sequence", table]
     done = run_program(*arguments)
     assert done.returncode == 2
-    assert "out.tsv: is there already" in done.stderr
+    assert "out.tsv: already exists; name another file, or pass --overwrite" in done.stderr
     assert table.read_text() == "mine"
     assert run_program(*arguments, "--overwrite").returncode == 0
     assert len(table_of(table)) == len(LENGTHS)
@@ -221,7 +222,7 @@ def test_a_table_takes_the_place_of_no_pipe_and_asks_about_links(
     if kind == "link to a pipe":
         os.mkfifo(other)
     command = ("eval", run, "--data", fasta, "--per-sequence", table)
-    assert "out.tsv: is there already" in run_program(*command).stderr
+    assert "out.tsv: already exists" in run_program(*command).stderr
     if kind != "dangling link":
         done = run_program(*command, "--overwrite")
         assert done.returncode == 5, done.stderr
@@ -236,22 +237,41 @@ def test_results_are_printed_before_a_table_that_fails(
     flags = ("--json", "--per-sequence", tmp_path / "out.tsv")
     done = run_program("eval", run, "--data", many, *flags, limit="-f 8")
     assert done.returncode == 5, done.stderr
-    assert json.loads(done.stdout)["splits"]["test"]["samples"] == 300
+    assert json.loads(done.stdout)["splits"]["many.fasta"]["samples"] == 300
     assert not (tmp_path / "out.tsv").exists()
 
 
 def test_a_split_that_is_named_twice_is_scored_once(run: Path, fasta: Path, tmp_path: Path) -> None:
     table = tmp_path / "out.tsv"
-    splits = ("--split", "valid", "--split", "test", "--split", "valid")
-    told = answer("eval", run, "--data", fasta, *splits, "--per-sequence", table)
-    assert list(told["splits"]) == ["valid", "test"]
-    assert [row["split"] for row in table_of(table)] == ["valid"] * 6 + ["test"] * 6
+    splits = ("--split", "valid", "--split", "train", "--split", "valid", "--max-batches", 3)
+    told = answer("eval", run, *splits, "--per-sequence", table)
+    assert list(told["splits"]) == ["valid", "train"]
+    assert [row["split"] for row in table_of(table)] == ["valid"] * 6 + ["train"] * 6
 
 
-def test_a_split_that_is_not_there_is_told_before_scoring(run: Path, fasta: Path) -> None:
-    done = run_program("eval", run, "--data", fasta, "--split", "valid", "--split", "vaild")
+def test_a_file_of_ones_own_is_named_and_is_no_split(run: Path, fasta: Path) -> None:
+    assert list(answer("eval", run, "--data", fasta)["splits"]) == ["some.fasta"]
+    shown = run_program("eval", run, "--data", fasta).stdout
+    assert "some.fasta  model" in shown
+    assert list(answer("eval", run, "--data", f"{fasta.parent}/")["splits"]) == [fasta.parent.name]
+    done = run_program("eval", run, "--data", fasta, "--split", "ood")
+    assert done.returncode == 2, done.stderr
+    assert f"--split ood: --data {fasta} is scored in place of the run's splits" in done.stderr
+
+
+def test_a_split_that_is_not_there_is_told_before_scoring(run: Path) -> None:
+    done = run_program("eval", run, "--split", "valid", "--split", "vaild")
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1
+    assert "--split: must be" in done.stderr
+    assert "did you mean valid?" in done.stderr
+    for splits in ([], ["--split", "train", "--split", "ood"]):  # none of its own is named
+        done = run_program("eval", run, *splits)
+        assert done.returncode == 2, done.stderr
+        assert done.stdout == ""
+        absent = "ood" if splits else "test"
+        words = f"this run has no {absent} split; take --split train or valid, or name a file with"
+        assert words in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -285,7 +305,8 @@ def test_the_uniform_baseline_is_that_of_data_stats(run: Path, fasta: Path) -> N
     # EOS is one more choice, and a target that the letters lack.
     assert baselines["with_eos"]["uniform"]["perplexity"] == 26
     shown = run_program("eval", run, "--data", fasta, "--baselines").stdout
-    assert "25.000   EOS apart; 26.000 with it" in shown
+    assert "25.000   without EOS; 26.000 with EOS" in shown
+    assert "frequencies " in shown
 
 
 def test_the_checkpoint_is_said_and_can_be_chosen(run: Path, fasta: Path) -> None:
@@ -314,7 +335,7 @@ def test_a_number_out_of_range_is_one_line(run: Path, option: str, value: str) -
 def test_an_overlap_as_long_as_the_rows_is_refused(run: Path, fasta: Path) -> None:
     done = run_program("eval", run, "--data", fasta, "--overlap", 32)
     assert done.returncode == 2, done.stderr
-    assert "overlap: must be at least 0 and below the rows' length 32, got 32" in done.stderr
+    assert "--overlap: must be at least 0 and below the rows' length 32, got 32" in done.stderr
 
 
 def test_the_largest_batch_is_the_whole_split(run: Path, fasta: Path) -> None:
@@ -322,3 +343,39 @@ def test_the_largest_batch_is_the_whole_split(run: Path, fasta: Path) -> None:
     single = scores(run, "--data", fasta, "--batch", 1)
     assert whole["loss"] == pytest.approx(single["loss"], rel=1e-5)
     assert whole["targets"] == single["targets"]
+
+
+TEXT = """
+[data]
+task = "text"
+train = "{folder}/text.txt"
+length = 32
+
+[model]
+layers = 1
+dim = 16
+heads = 2
+ff_dim = 16
+
+[model.attention]
+features = 8
+
+[train]
+steps = 2
+batch = 2
+valid_every = 0
+"""
+
+
+def test_of_a_text_its_bytes_are_counted_and_no_ends(tmp_path: Path) -> None:
+    text, recipe = tmp_path / "text.txt", tmp_path / "recipe.toml"
+    text.write_text("It is a truth universally acknowledged. " * 5)
+    recipe.write_text(TEXT.format(folder=tmp_path))
+    done = run_program("train", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    table = tmp_path / "out.tsv"
+    whole = ("--data", text, "--overlap", 8, "--batch", 1)
+    scores(tmp_path / "run", *whole, "--per-sequence", table)
+    (row,) = table_of(table)
+    assert int(row["residues"]) == 200
+    assert int(row["targets"]) == 201  # EOS too

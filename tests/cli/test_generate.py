@@ -122,7 +122,7 @@ def test_images_that_are_there_are_not_overwritten_unless_asked(
     arguments = ["generate", pixel_run, "--n", "2", "-o", tmp_path]
     done = run_program(*arguments)
     assert done.returncode == 2
-    assert "sheet.png: is there already" in done.stderr
+    assert "sheet.png: already exists" in done.stderr
     assert old.read_text() == "mine"
     assert [p.name for p in tmp_path.iterdir()] == ["sheet.png"]
     assert run_program(*arguments, "--overwrite").returncode == 0

@@ -4,11 +4,13 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
+#include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/data_config.h"
 
@@ -17,11 +19,20 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// What the rows of --data are called in the results: they are of none of the run's splits.
+std::string name_of_data(const std::string& path) {
+  const std::filesystem::path file(path);
+  return file.has_filename() ? file.filename().string() : file.parent_path().filename().string();
+}
+
 void run(const EvalOptions& o) {
   std::optional<SequenceTable> table;
   if (!o.per_sequence.empty()) table.emplace(o.per_sequence, o.overwrite);
   auto loaded = load(o.model);
   if (o.json) log_info("{}", loaded.choice);
+  if (o.data.empty()) {
+    for (const auto& name : o.splits) require_split(loaded, name);
+  }
   Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}, {"splits", Json::object()}};
   for (const auto& name : o.splits) {
     all["splits"][name] = evaluate_split(o, loaded, name, table ? &*table : nullptr);
@@ -29,17 +40,23 @@ void run(const EvalOptions& o) {
   if (o.json) {
     fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
   } else {
-    fmt::print("{}\n{}", loaded.choice, evaluation_text(all["splits"]));
+    fmt::print("{}\n{}", loaded.choice, evaluation_text(all["splits"], units_of(loaded.space)));
   }
   std::fflush(stdout);  // results before what may still fail
   if (table) table->write();
 }
 
 // Each once, in the order given; a wrong name is better known before hours of scoring.
-std::vector<std::string> splits_of(const std::vector<std::string>& given) {
-  if (given.empty()) return {"test"};
+std::vector<std::string> splits_of(const EvalOptions& o) {
+  if (!o.data.empty()) {
+    if (o.splits.empty()) return {name_of_data(o.data)};
+    fail(ExitCode::kUsage,
+         "--split {}: --data {} is scored in place of the run's splits; leave one of the two out",
+         o.splits.front(), o.data);
+  }
+  if (o.splits.empty()) return {"test"};
   std::vector<std::string> splits;
-  for (const auto& name : given) {
+  for (const auto& name : o.splits) {
     data::split_of(name);
     if (std::ranges::find(splits, name) == splits.end()) splits.push_back(name);
   }
@@ -64,7 +81,7 @@ void add_row_options(CLI::App& command, EvalOptions& o) {
       .add_option("--per-sequence", o.per_sequence,
                   "TSV file of the scores of single sequences, with their ids")
       ->type_name("FILE");
-  command.add_flag("--overwrite", o.overwrite, "Replace a --per-sequence file that is there");
+  command.add_flag("--overwrite", o.overwrite, "Replace a --per-sequence file that already exists");
 }
 
 }  // namespace
@@ -74,7 +91,8 @@ void add_eval(CLI::App& app) {
   auto& o = *options;
   auto* command = app.add_subcommand("eval", "Accuracy, perplexity, bits per dimension of a model");
   add_model_options(*command, o.model);
-  command->add_option("--data", o.data, "File to evaluate on (default: that of the recipe)");
+  command->add_option("--data", o.data,
+                      "File to evaluate on, in place of the run's splits; its row has its name");
   command->add_option("--split", o.splits,
                       "train, valid, test or ood; may be repeated (default: test)");
   add_row_options(*command, o);
@@ -87,7 +105,7 @@ void add_eval(CLI::App& app) {
       "  performer eval runs/protein --data other.fasta.gz --json\n"
       "  performer eval runs/protein --overlap 128 --per-sequence scores.tsv");
   command->callback([options] {
-    options->splits = splits_of(options->splits);
+    options->splits = splits_of(*options);
     run(*options);
   });
 }

@@ -1,15 +1,18 @@
 #include <fmt/format.h>
 
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <cmath>
+#include <vector>
 
 #include "performer/cli/eval.h"
 #include "performer/cli/eval_rows.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/batch_stream.h"
+#include "performer/data/splits.h"
 #include "performer/data/statistics.h"
 #include "performer/data/whole_sequences.h"
 #include "performer/models/length_limit.h"
@@ -21,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The data of the recipe, or --data in their place, in rows of --length.
-data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe, data::Split split) {
+data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe) {
   auto config = recipe.data;
   if (o.length > 0) {
     const auto limit = models::length_limit(recipe.model);
@@ -36,27 +39,16 @@ data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe, data
   }
   if (o.data.empty()) return config;
   config.split_table.clear();
-  switch (split) {
-    case data::Split::kTrain:
-      config.train = o.data;
-      break;
-    case data::Split::kValid:
-      config.valid = o.data;
-      break;
-    case data::Split::kTest:
-      config.test = o.data;
-      break;
-    case data::Split::kOod:
-      config.ood = o.data;
-      break;
-  }
+  config.test = o.data;
   return config;
 }
 
-EvalRows open_rows(const EvalOptions& o, const train::LoadedModel& loaded, data::Split split) {
+EvalRows open_rows(const EvalOptions& o, const train::LoadedModel& loaded,
+                   const std::string& name) {
+  const auto split = o.data.empty() ? data::split_of(name) : data::Split::kTest;
   const auto ids = o.per_sequence.empty() ? data::Ids::kDrop : data::Ids::kKeep;
   EvalRows rows;
-  rows.samples = data::open_dataset(data_of(o, loaded.recipe, split), split, loaded.space, ids);
+  rows.samples = data::open_dataset(data_of(o, loaded.recipe), split, loaded.space, ids);
   if (o.overlap >= 0) {
     rows.windows = std::make_shared<data::WindowDataset>(rows.samples, o.overlap);
     rows.overlap = o.overlap;
@@ -121,11 +113,29 @@ void check_finite(const train::Evaluation& evaluation, const EvalOptions& o,
               : "its weights have diverged: take an earlier one by --checkpoint");
 }
 
+// Marked rows are there or not as their file says, which is better read once.
+bool may_have(const data::DataConfig& config, data::Split split) {
+  const auto place = data::place_of(config, split);
+  return config.task == "recall" || place.marked || !place.paths.empty();
+}
+
 }  // namespace
+
+void require_split(const train::LoadedModel& loaded, const std::string& name) {
+  const auto& config = loaded.recipe.data;
+  if (may_have(config, data::split_of(name))) return;
+  std::vector<std::string> there;
+  for (const auto* other : {"train", "valid", "test", "ood"}) {
+    if (may_have(config, data::split_of(other))) there.emplace_back(other);
+  }
+  fail(ExitCode::kUsage,
+       "{}: this run has no {} split; take --split {}, or name a file with --data", loaded.folder,
+       name, fmt::join(there, " or "));
+}
 
 Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std::string& name,
                     SequenceTable* table) {
-  const auto rows = open_rows(o, loaded, data::split_of(name));
+  const auto rows = open_rows(o, loaded, name);
   const data::BatchStream stream(rows.scored(), data::Use::kEvaluation);
   train::EvaluationOptions options;
   options.batch = o.batch > 0 ? o.batch : loaded.recipe.train.batch;

@@ -60,7 +60,7 @@ ImageFolder::ImageFolder(const GenerateOptions& o, const train::LoadedModel& loa
   const auto old =
       std::find_if(all.begin(), all.end(), [](const auto& file) { return is_there(file); });
   if (old != all.end() && !o.overwrite) {
-    fail(ExitCode::kUsage, "{}: is there already; name another folder, or --overwrite it", *old);
+    fail(ExitCode::kUsage, "{}: already exists; name another folder, or pass --overwrite", *old);
   }
 }
 

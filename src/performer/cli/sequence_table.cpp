@@ -17,7 +17,7 @@ namespace {
 const std::string& checked(const std::string& path, bool overwrite) {
   std::error_code unknown;
   if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)) && !overwrite) {
-    fail(ExitCode::kUsage, "{}: is there already; name another file, or --overwrite it", path);
+    fail(ExitCode::kUsage, "{}: already exists; name another file, or pass --overwrite", path);
   }
   return path;
 }
@@ -49,7 +49,7 @@ SequenceTable::SequenceTable(const std::string& path, bool overwrite)
       text_("split\tsequence\tid\tresidues\tleft_out\ttargets\tloss\tperplexity\taccuracy\n") {}
 
 void SequenceTable::begin(const std::string& split, const EvalRows& rows) {
-  split_ = split;
+  split_ = escaped_field(split);
   rows_ = &rows;
   scores_.clear();
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "performer/core/error.h"
+#include "performer/core/nearest.h"
 
 namespace performer::data {
 namespace {
@@ -62,7 +63,8 @@ std::optional<Split> find_split(std::string_view name) {
 
 Split split_of(const std::string& name) {
   if (const auto split = find_split(name)) return *split;
-  fail(ExitCode::kUsage, "split: must be train, valid, test or ood, got '{}'", name);
+  fail(ExitCode::kUsage, "--split: must be train, valid, test or ood, got '{}'{}", name,
+       did_you_mean(name, {"train", "valid", "test", "ood"}));
 }
 
 const PathList& paths_of(const DataConfig& config, Split split) {

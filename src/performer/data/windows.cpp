@@ -13,11 +13,11 @@ namespace {
 
 const Dataset& checked(const Dataset& rows, std::int64_t overlap) {
   if (rows.whole() == nullptr) {
-    fail(ExitCode::kUsage, "overlap: rows of data.task = {} are whole and have no windows",
+    fail(ExitCode::kUsage, "--overlap: rows of data.task = {} are whole and have no windows",
          rows.config().task);
   }
   if (overlap < 0 || overlap >= rows.length()) {
-    fail(ExitCode::kUsage, "overlap: must be at least 0 and below the rows' length {}, got {}",
+    fail(ExitCode::kUsage, "--overlap: must be at least 0 and below the rows' length {}, got {}",
          rows.length(), overlap);
   }
   return rows;

@@ -23,7 +23,7 @@ at::ScalarType parse_precision(const std::string& name) {
   if (name == "fp32") return at::kFloat;
   if (name == "bf16") return at::kBFloat16;
   if (name == "fp16") return at::kHalf;
-  fail(ExitCode::kUsage, "precision: must be one of fp32, bf16, fp16, got {}", name);
+  fail(ExitCode::kUsage, "--precision: must be one of fp32, bf16, fp16, got {}", name);
 }
 
 Weights::Weights(models::Transformer model, at::ScalarType precision) : precision_(precision) {
