@@ -77,6 +77,11 @@ def test_a_run_does_not_go_on_as_another(recipe: Path, tmp_path: Path) -> None:
     train(recipe, out, "train.steps=3")
     said = train(recipe, out, "model.layers=3", code=2)
     assert "model.layers is 2 there and 3 here" in said
+    assert "go on with the run's by --set model.layers=2, or take another --out" in said
+    said = train(recipe, out, "model.layers=3", "train.batch=4", "data.seed=7", code=2)
+    assert "the recipe differs from that of the run: model.layers is 2 there and 3 here; " in said
+    assert "data.seed is 0 there and 7 here; train.batch is 2 there and 4 here; go on" in said
+    assert "--change" not in said  # which could not settle all of it
     train(recipe, out, "train.steps=4")  # a longer run is the same run
 
 
@@ -184,7 +189,9 @@ def test_a_rate_and_a_batch_size_change_when_told_so(recipe: Path, tmp_path: Pat
     ]
     config = json.loads((checkpoint(out) / "config.json").read_text())
     assert config["optimizer"]["rate"] == 0.5
-    train(recipe, out, "train.steps=9", code=2)
+    said = train(recipe, out, "train.steps=9", code=2)
+    assert "train.batch is 3 there and 2 here; optimizer.rate is 0.5 there and 0.001 here" in said
+    assert "go on with the run's by --set train.batch=3 --set optimizer.rate=0.5, with yours" in said
     done = run_program(*command, "--set", "train.steps=9")  # the same command goes on
     assert done.returncode == 0, done.stderr
     assert "no longer" not in done.stderr

@@ -47,6 +47,24 @@ std::string shortened(const std::string& text) {
   return text.size() <= kShown ? text : text.substr(0, kShown) + "…";
 }
 
+// All differences at once, and the options that settle all of them.
+[[noreturn]] void refuse(const std::vector<Change>& differences, const std::string& place) {
+  std::string what, theirs, mine;
+  for (const auto& d : differences) {
+    what +=
+        fmt::format("{} is {} there and {} here; ", d.key, shortened(d.before), shortened(d.after));
+    theirs += fmt::format(" --set {}={}", d.key, d.before);
+    mine += fmt::format(" --change {}={}", d.key, d.after);
+  }
+  const bool may_change =
+      std::ranges::all_of(differences, [](const Change& d) { return on_request(d.key); });
+  fail(
+      ExitCode::kUsage,
+      "{}: the recipe differs from that of the run: {}go on with the run's by{}, {}or take another "
+      "--out, or --restart",
+      place, what, theirs, may_change ? fmt::format("with yours by{}, ", mine) : std::string());
+}
+
 std::string of_file(const std::map<std::string, std::string>& files, const char* name) {
   const auto found = files.find(name);
   return found == files.end() ? std::string() : found->second;
@@ -88,7 +106,7 @@ std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
   auto old_recipe = before;
   auto new_recipe = now;
   const auto old_fields = list_fields(old_recipe), new_fields = list_fields(new_recipe);
-  std::vector<Change> changes;
+  std::vector<Change> changes, refused;
   for (std::size_t i = 0; i < old_fields.size(); ++i) {
     const auto& key = old_fields[i].name;
     const auto old_text = text_of(old_fields[i]), new_text = text_of(new_fields[i]);
@@ -96,15 +114,10 @@ std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
     const bool shapes_rates =
         key == "train.steps" && (now.schedule.kind == "linear" || now.schedule.kind == "cosine");
     if (old_text == new_text || (free(key) && !shapes_rates)) continue;
-    if (!free(key) && !resumed.changeable.contains(key)) {
-      fail(ExitCode::kUsage,
-           "{}: is of another run: {} is {} there and {} here; take another --out, or {}--restart",
-           resumed.place, key, old_text, new_text,
-           on_request(key) ? fmt::format("go on with --change {}={}, or ", key, new_text)
-                           : std::string());
-    }
-    changes.push_back({resumed.step, key, old_text, new_text});
+    const bool may = free(key) || resumed.changeable.contains(key);
+    (may ? changes : refused).push_back({resumed.step, key, old_text, new_text});
   }
+  if (!refused.empty()) refuse(refused, resumed.place);
   return changes;
 }
 

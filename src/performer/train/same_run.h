@@ -32,7 +32,7 @@ struct Resumed {
   std::set<std::string> changeable;  // keys that the user has named
 };
 
-/// The keys that differ and matter; kUsage naming a key that must not differ.
+/// The keys that differ and matter; kUsage naming all that must not differ.
 std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
                                     const Resumed& resumed);
 
