@@ -217,8 +217,7 @@ TEST(Verdict, RefusesFieldsThatAreNotOneValueAHead) {
 
 TEST(Verdict, ReadsAsASentence) {
   const std::string other_features =
-      "orthogonal projections (kind=\"orthogonal\") or, for the positive map, optimal ones "
-      "(performer.fit_oprf and performer.oprf)";
+      " or, for the positive map, optimal ones (performer.fit_oprf and performer.oprf)";
   const auto make = [](std::vector<double> error, std::vector<double> uniform,
                        std::vector<double> suggested) {
     ApproximationQuality quality;
@@ -229,7 +228,7 @@ TEST(Verdict, ReadsAsASentence) {
   };
   EXPECT_EQ(make({0.1, 1.34}, {0.7, 0.61}, {3, 900}),
             "head 1: worse than plain averaging (error 1.34, averaging 0.61): use more features "
-            "(about 900), " +
+            "(about 900)" +
                 other_features);
   EXPECT_EQ(make({0.1, 1.34, 0.8}, {0.7, 0.61, 0.7}, {3, INFINITY, 5}),
             "2 of 3 heads: worse than plain averaging (heads 1, 2; worst: head 1, error 1.34, "
@@ -238,8 +237,23 @@ TEST(Verdict, ReadsAsASentence) {
   EXPECT_EQ(make({0.1}, {0.7}, {3}),
             "head 0 is better than plain averaging (closest: head 0, error 0.1, averaging 0.7)");
   EXPECT_EQ(make({0.1, NAN}, {0.7, 0.7}, {3, NAN}),
-            "head 1: worse than plain averaging (error nan, averaging 0.7): use more features, " +
+            "head 1: worse than plain averaging (error nan, averaging 0.7): use more features" +
                 other_features);
+}
+
+TEST(Verdict, AdvisesNoFeaturesThatAreThereAlready) {
+  const Inputs in = make_inputs(200, 0.05);  // attention is all but uniform
+  const Tensor W = at::randn({256, kDim}, kF64);
+  const auto near = approximation_quality(in.q, in.k, in.v, W, every_row());
+  ASSERT_GT(of_head(near.error, 0), of_head(near.uniform_error, 0));
+  ASSERT_LT(of_head(near.suggested_features, 0), 256);
+  EXPECT_EQ(verdict(near).find("use more features"), std::string::npos) << verdict(near);
+  EXPECT_NE(verdict(near).find("within the noise of it"), std::string::npos) << verdict(near);
+  ApproximationQuality told;  // by one who knows that they are there
+  told.error = near.error;
+  told.uniform_error = near.uniform_error;
+  told.suggested_features = at::zeros({2}, kF64);
+  EXPECT_EQ(verdict(told), verdict(near));
 }
 
 TEST(Quality, NamesWhatIsWrong) {

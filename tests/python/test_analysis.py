@@ -74,6 +74,9 @@ def test_quality_has_a_table_and_a_verdict():
     assert lines[0].split()[0] == "head" and lines[2].split()[0] == "1"
     bad = performer.approximation_quality(3 * q, 3 * k, v, W, feature_map="trigonometric")
     assert "worse than plain averaging" in bad.verdict
+    near = performer.approximation_quality(0.05 * q, 0.05 * k, v, W, samples=1000)
+    assert (near.predicted_error < 0.01).all() and (near.error > near.uniform_error).any()
+    assert "within the noise of it" in near.verdict and "more features" not in near.verdict
 
 
 def test_quality_measures_what_the_operators_give():

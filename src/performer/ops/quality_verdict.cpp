@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <iomanip>
 #include <sstream>
@@ -12,8 +13,9 @@ namespace performer {
 namespace {
 
 constexpr const char* kVerdict = "quality_verdict: ";
-constexpr double kRounding = 1e-6;       // equal errors are not worse
-constexpr double kMostFeatures = 16384;  // more are no advice
+constexpr double kRounding = 1e-6;        // equal errors are not worse
+constexpr double kMostFeatures = 16384;   // more are no advice
+constexpr double kTargetVariance = 0.01;  // of suggested_features
 
 std::vector<double> to_vector(const Tensor& t) {
   const Tensor values = t.to(at::kCPU, at::kDouble).contiguous();
@@ -53,16 +55,30 @@ struct Heads {
   }
 };
 
-// What a user can do today, the cheapest first.
+// Advice that is met already is none: fewer features than there are become 0, which the meter never
+// suggests. Callers that hand on suggested_features alone say it so.
+std::vector<double> still_suggested(const ApproximationQuality& quality) {
+  auto suggested = to_vector(quality.suggested_features);
+  if (!quality.predicted_error.defined()) return suggested;
+  const auto predicted = to_vector(quality.predicted_error);
+  for (std::size_t h = 0; h < std::min(predicted.size(), suggested.size()); ++h) {
+    if (predicted[h] <= kTargetVariance) suggested[h] = 0;
+  }
+  return suggested;
+}
+
+// What a user can do today, the cheapest first. Projections are orthogonal unless asked otherwise.
 std::string advice(double suggested) {
   constexpr const char* kFeatures =
-      "orthogonal projections (kind=\"orthogonal\") or, for the positive map, optimal ones "
-      "(performer.fit_oprf and performer.oprf)";
+      " or, for the positive map, optimal ones (performer.fit_oprf and performer.oprf)";
   std::ostringstream text;
-  if (suggested <= kMostFeatures) {
-    text << "use more features (about " << suggested << "), " << kFeatures;
+  if (suggested < 1) {
+    text << "within the noise of it: exact attention is nearly plain averaging there, and the "
+            "features are as many as it needs";
+  } else if (suggested <= kMostFeatures) {
+    text << "use more features (about " << suggested << ")" << kFeatures;
   } else if (std::isnan(suggested)) {
-    text << "use more features, " << kFeatures;
+    text << "use more features" << kFeatures;
   } else {
     text << "the norms are too large for any practical number of features; pass a smaller scale, "
             "normalise q and k, or use exact attention in these heads";
@@ -75,7 +91,7 @@ std::string advice(double suggested) {
 std::string verdict(const ApproximationQuality& quality) {
   check_fields(quality);
   const Heads heads{to_vector(quality.error), to_vector(quality.uniform_error),
-                    to_vector(quality.suggested_features)};
+                    still_suggested(quality)};
   const auto any = [&](const auto& test) {
     bool found = false;
     for (std::size_t h = 0; h < heads.error.size(); ++h)
