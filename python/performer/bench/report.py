@@ -155,7 +155,7 @@ def to_markdown(report: Report) -> str:
     lines = [
         "# Speed of attention",
         "",
-        f"Written by `{report.command}`, up to {report.rounds} calls each, interleaved.",
+        f"Written by `{report.command}`, up to {report.rounds + 1} calls each, interleaved.",
         f"{machine_line(report.machine)}.",
         "",
         LEGEND,
