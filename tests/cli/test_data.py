@@ -79,7 +79,7 @@ def test_bad_input_is_named_and_leaves_nothing(tmp_path: Path, command: str) -> 
         "binary.fasta": (b"\x7fELF\x00\x01", "byte 0x7f at offset 0"),
         "nul.fasta": (b">a\nAC\x00D\n", "byte 0x00 at offset 5"),
         "cut.fasta.gz": (packed[:-9], "cut short"),
-        "digits.fasta": (b">a\nACD\nAC7D\n", "digits.fasta:3:3: '7' is no amino acid"),
+        "digits.fasta": (b">a\nACD\nAC7D\n", "digits.fasta:3:3: '7' is not an amino acid"),
         "headless.fasta": (b"ACD\n>a\nAC\n", "headless.fasta:1:1: text before the first '>'"),
     }
     folder = tmp_path / "in"

@@ -55,7 +55,7 @@ TEST(Generate, ABatchHasTheSequencesOfSingleRuns) {
           << kind << " " << i;
     }
     EXPECT_FALSE(batch.graph);
-    EXPECT_EQ(batch.eager_reason, "graphs are for CUDA");
+    EXPECT_EQ(batch.eager_reason, "CUDA graphs need a GPU");
   }
 }
 

@@ -194,7 +194,7 @@ void FastaReader::refuse(std::span<const char> part, std::size_t at) const {
          source_.name(), line_, column + 1);
   }
   fail(ExitCode::kBadInput,
-       "{}:{}:{}: '{}' is no amino acid; allowed are {}, J (read as X), gaps - . and stops *",
+       "{}:{}:{}: '{}' is not an amino acid; allowed are {}, J (read as X), gaps - . and stops *",
        source_.name(), line_, column + 1, static_cast<char>(byte), alphabet::kLetters);
 }
 

@@ -35,7 +35,7 @@ std::vector<std::int64_t> encode_protein(std::string_view text) {
     const std::uint8_t meaning = alphabet::kMeaning[static_cast<unsigned char>(c)];
     if (meaning == alphabet::kBlank || meaning == alphabet::kGap || c == '\n') continue;
     if (meaning >= alphabet::kInvalid) {
-      fail(ExitCode::kBadInput, "sequence: {} is no amino acid; allowed are {}",
+      fail(ExitCode::kBadInput, "sequence: {} is not an amino acid; allowed are {}",
            shown(letter_at(text, i)), alphabet::kLetters);
     }
     tokens.push_back(meaning < alphabet::kSpecial ? meaning : alphabet::kX);

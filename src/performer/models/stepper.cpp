@@ -35,7 +35,7 @@ Tensor Stepper::run_eagerly(const Tensor& tokens) {
 
 void Stepper::record(std::int64_t batch) {
   if (!device_.is_cuda()) {
-    eager_reason_ = "graphs are for CUDA";
+    eager_reason_ = "CUDA graphs need a GPU";
   } else if (!model_->recordable()) {
     eager_reason_ = "the state of this attention grows with the length";
   } else if (kernel_ == "composed") {
