@@ -55,7 +55,10 @@ def test_one_name_may_stand_without_a_list(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("train", "code", "words"),
     [
-        ('"x*.fasta"', 3, 'data.train: no file matches "x*.fasta"'),
+        ('"x*.fasta"', 3, 'data.train: "x*.fasta" is not there: neither in the working folder nor'),
+        ('"a.fasta,b.fasta"', 3, '"a.fasta,b.fasta" is not there: neither in the working folder'),
+        ('"a.fasta,b.fasta"', 3, 'several are a list, ["a", "b"]'),
+        ('"none.fasta"', 3, "nor beside the recipe, in "),
         ('["data/proteins/valid.fasta.gz", "data/proteins/v*.gz"]', 2, "comes twice"),
         ('["tests/cli"]', 3, "the folder holds no file that ends in .fasta"),
         ("[1]", 2, "must be a string or a list of strings"),
@@ -68,6 +71,13 @@ def test_what_cannot_be_found_is_named_in_one_line(
     assert done.returncode == code, done.stderr
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
+
+
+def test_what_only_evaluation_will_miss_is_warned_of(tmp_path: Path) -> None:
+    recipe = write_recipe(tmp_path, '"data/proteins/valid.fasta.gz"\ntest = "gone.fasta"')
+    done = run_program("train", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert 'warning: data.test: "gone.fasta" is not there: neither in' in done.stderr
 
 
 def test_the_working_folder_comes_second_and_the_command_line_means_it(tmp_path: Path) -> None:

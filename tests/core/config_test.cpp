@@ -25,7 +25,7 @@ template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, Inner>
 void visit_fields(Config& c, Visitor&& field) {
   field("kind", c.kind, "Kind.", {"favor", "exact"}, Hints{{"softmax", "exact"}});
-  field("rate", c.rate, "Rate.", Aliases{"lr", "learning_rate"});
+  field("rate", c.rate, "Rate.", Aliases{"lr", "learning_rate"}, Resembles{"epochs"});
 }
 
 template <class Config, class Visitor>
@@ -134,7 +134,9 @@ TEST(Config, TakesTheNamesThatOtherProgramsUse) {
 }
 
 TEST(Config, SuggestsTheOwnNameForAnother) {
-  EXPECT_EQ(complaint("", {"lr=2"}), "--set lr: unknown key lr; did you mean inner.rate?");
+  EXPECT_EQ(read("", {"lr=2"}).inner.rate, 2);  // no other field has that name
+  EXPECT_EQ(complaint("", {"inner.epochs=2"}),
+            "--set inner.epochs: unknown key inner.epochs; did you mean inner.rate?");
   EXPECT_EQ(complaint("[inner]\nlearning_rte = 2\n"),
             "recipe.toml:2: unknown key inner.learning_rte; did you mean inner.rate?");
   EXPECT_EQ(complaint("", {"inner.kind=softmax"}),

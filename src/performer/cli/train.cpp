@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
@@ -13,6 +12,7 @@
 #include "performer/core/config.h"
 #include "performer/core/file.h"
 #include "performer/core/log.h"
+#include "performer/data/recipe_paths.h"
 #include "performer/report/loss_curve.h"
 #include "performer/train/dry_run.h"
 #include "performer/train/profile.h"
@@ -57,19 +57,11 @@ void draw_loss_curve(const std::filesystem::path& out, const std::string& title)
   }
 }
 
-// The recipe's own name of a key that may be one of its aliases.
-std::string own_name(const std::string& key) {
-  train::Recipe recipe;
-  for (const auto& field : list_fields(recipe)) {
-    if (std::ranges::find(field.aliases, key) != field.aliases.end()) return field.name;
-  }
-  return key;
-}
-
 std::set<std::string> keys_of(const std::vector<std::string>& assignments) {
   std::set<std::string> keys;
+  train::Recipe recipe;
   for (const auto& assignment : assignments) {
-    auto key = own_name(assignment.substr(0, assignment.find('=')));
+    auto key = own_name(list_fields(recipe), assignment.substr(0, assignment.find('=')));
     train::check_changeable(key);
     keys.insert(std::move(key));
   }
@@ -94,6 +86,7 @@ ExitCode run(const Options& o) {
     fmt::print("{}", train::recipe_to_toml(recipe));
     return ExitCode::kOk;
   }
+  data::check_named_files(recipe.data, o.recipe, recipe.train.valid_every > 0);
   const auto device = prepare(o.compute);
   if (o.dry_run) {
     const auto plan = train::dry_run(recipe);
@@ -147,7 +140,7 @@ void add_train(CLI::App& app, ExitCode& exit_code) {
                     "Print the whole recipe, with help, and end");
   command->add_flag("--profile", options->profile, "Print where the time went");
   bounded(command->add_option("--overfit", options->overfit,
-                              "Learn the first N batches by heart, as a check"),
+                              "Memorise the first N batches, as a check"),
           0, kMostRows);
   command->add_flag("--json", options->json, "Print one JSON object to standard output");
   command->footer(

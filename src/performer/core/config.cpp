@@ -122,9 +122,11 @@ void check_choice(const Field& field, const std::string& what) {
   std::map<std::string, std::string> own;
   for (const auto& field : fields) {
     names.push_back(field.name);
-    for (const auto& alias : field.aliases) {
-      names.push_back(alias);
-      own.emplace(alias, field.name);
+    for (const auto* others : {&field.aliases, &field.resembling}) {
+      for (const auto& other : *others) {
+        names.push_back(other);
+        own.emplace(other, field.name);
+      }
     }
   }
   auto near = nearest_name(name, names);
@@ -135,6 +137,18 @@ void check_choice(const Field& field, const std::string& what) {
 }
 
 }  // namespace
+
+std::string own_name(const std::vector<Field>& fields, const std::string& name) {
+  std::vector<std::string> bare;  // fields of which it is an alias without the section
+  for (const auto& field : fields) {
+    if (field.name == name) return name;
+    for (const auto& alias : field.aliases) {
+      if (alias == name) return field.name;
+      if (alias.ends_with("." + name)) bare.push_back(field.name);
+    }
+  }
+  return bare.size() == 1 ? bare.front() : name;
+}
 
 ConfigTree ConfigTree::from_json(const Json& values, std::string source) {
   ConfigTree tree;
@@ -168,18 +182,14 @@ bool ConfigTree::contains(std::string_view dotted) const {
 
 // Aliases replaced. One field under two names is refused, except where --set comes after the file.
 std::vector<ConfigTree::Entry> ConfigTree::with_own_names(const std::vector<Field>& fields) const {
-  std::map<std::string, std::string> own;
-  for (const auto& field : fields) {
-    for (const auto& alias : field.aliases) own.emplace(alias, field.name);
-  }
   std::vector<Entry> entries;
   std::map<std::string, const Entry*> given;
   for (const auto& entry : entries_) {
     entries.push_back(entry);
     auto& renamed = entries.back();
-    if (const auto alias = own.find(entry.name); alias != own.end()) {
-      log_info("{}: {} is taken as {}", entry.place, entry.name, alias->second);
-      renamed.name = alias->second;
+    renamed.name = own_name(fields, entry.name);
+    if (renamed.name != entry.name) {
+      log_info("{}: {} is taken as {}", entry.place, entry.name, renamed.name);
     }
     const auto [before, fresh] = given.emplace(renamed.name, &entry);
     if (!fresh && !entry.assigned) {

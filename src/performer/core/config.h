@@ -29,7 +29,8 @@ struct Range {
   std::int64_t most = INT64_MAX;
 };
 
-/// Names that other programs have for the same key: accepted, with a line that says the own one.
+/// Names that other programs have for the same key: accepted, with a line that says the own one. A
+/// name without its section is taken too where one field alone has it.
 struct Aliases {
   Aliases(std::initializer_list<std::string_view> list) : names(list) {}
   std::vector<std::string_view> names;
@@ -42,6 +43,12 @@ struct Hints {
   std::vector<Pair> meant;
 };
 
+/// Names of other keys of other programs: refused, with this key as the suggestion.
+struct Resembles {
+  Resembles(std::initializer_list<std::string_view> list) : names(list) {}
+  std::vector<std::string_view> names;
+};
+
 struct Field {
   std::string name;  // dotted: model.attention.kind
   FieldValue value;
@@ -50,6 +57,7 @@ struct Field {
   Range range;                            // of a whole number
   std::vector<std::string> aliases;       // dotted
   std::vector<Hints::Pair> hints;
+  std::vector<std::string> resembling;  // dotted
 };
 
 namespace detail {
@@ -62,7 +70,7 @@ class FieldCollector {
   template <class T, class... More>
   void operator()(const char* name, T& value, const char* help, const More&... more) {
     if constexpr (std::constructible_from<FieldValue, T*>) {
-      fields_.push_back({prefix_ + name, &value, help, {}, {}, {}, {}});
+      fields_.push_back({prefix_ + name, &value, help, {}, {}, {}, {}, {}});
       (add(more), ...);
     } else {
       visit_fields(value, FieldCollector(fields_, prefix_ + name + "."));
@@ -78,6 +86,11 @@ class FieldCollector {
  private:
   void add(const Range& range) { fields_.back().range = range; }
   void add(const Hints& hints) { fields_.back().hints = hints.meant; }
+  void add(const Resembles& others) {
+    for (const auto name : others.names) {
+      fields_.back().resembling.push_back(prefix_ + std::string(name));
+    }
+  }
   void add(const Aliases& aliases) {
     for (const auto name : aliases.names) {
       fields_.back().aliases.push_back(prefix_ + std::string(name));
@@ -97,6 +110,9 @@ std::vector<Field> list_fields(Config& config) {
   visit_fields(config, detail::FieldCollector(fields, ""));
   return fields;
 }
+
+/// The own name of the field that `name` means, which may be an alias; `name` where none does.
+std::string own_name(const std::vector<Field>& fields, const std::string& name);
 
 /// Throws Error (kUsage) for a whole number outside its range; `section`, with its dot, comes
 /// before the names.

@@ -57,7 +57,8 @@ void visit_fields(Config& c, Visitor&& field) {
   field("ood", c.ood.items, "Out-of-distribution data; empty: rows of `train` that are marked so.");
   field("split_table", c.split_table,
         "TSV with columns id and split that marks the sequences of a FASTA file.");
-  field("length", c.length, "Tokens in a row at most.", Range{1, kMaxLength});
+  field("length", c.length, "Tokens in a row at most.", Range{1, kMaxLength},
+        Aliases{"seq_len", "context_length", "block_size"});
   field("pad_multiple", c.pad_multiple,
         "A batch is as long as its longest row, rounded up to this; 0: always `length`.",
         Range{0, kMaxLength});

@@ -36,7 +36,40 @@ void look_beside(std::string& item, const fs::path& folder, std::string_view key
   item = beside;
 }
 
+// Where a path of the recipe was looked for, and what else it may have meant.
+std::string not_there(const std::string& item, const fs::path& folder) {
+  std::error_code unknown;
+  const bool elsewhere =
+      !folder.empty() && !fs::equivalent(folder, ".", unknown) && !fs::path(item).is_absolute();
+  auto text = fmt::format("{} is not there", shown(item));
+  if (elsewhere) {
+    text += fmt::format(": neither in the working folder nor beside the recipe, in {}",
+                        folder.string());
+  }
+  if (item.find(',') != std::string::npos) text += "; several are a list, [\"a\", \"b\"]";
+  return text;
+}
+
 }  // namespace
+
+void check_named_files(const DataConfig& config, const std::string& recipe, bool validates) {
+  if (config.task == "recall") return;
+  const fs::path folder = fs::path(recipe).parent_path();
+  const auto missing = [&](std::string_view key, const PathList& list, const auto& tell) {
+    for (const auto& item : list.items) {
+      if (item.empty() || item == "-" || is_there(item)) continue;
+      tell(fmt::format("data.{}: {}", key, not_there(item, folder)));
+    }
+  };
+  const auto refuse = [](const std::string& text) { fail(ExitCode::kBadInput, "{}", text); };
+  const auto warn = [](const std::string& text) {
+    log_warning("{}; `eval` will ask for it", text);
+  };
+  missing("train", config.train, refuse);
+  if (validates) missing("valid", config.valid, refuse);
+  missing("test", config.test, warn);
+  missing("ood", config.ood, warn);
+}
 
 void look_beside_recipe(DataConfig& config, const std::string& recipe,
                         const std::function<bool(std::string_view key)>& given) {

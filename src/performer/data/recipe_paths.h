@@ -14,4 +14,9 @@ namespace performer::data {
 void look_beside_recipe(DataConfig& config, const std::string& recipe,
                         const std::function<bool(std::string_view key)>& given);
 
+/// To be called before training: kBadInput, naming the places that were looked at, for training
+/// data, and where the run `validates` validation data, that are not there; a warning for the
+/// others, which will be missed after the training alone.
+void check_named_files(const DataConfig& config, const std::string& recipe, bool validates);
+
 }  // namespace performer::data

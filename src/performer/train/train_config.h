@@ -98,7 +98,7 @@ template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, TrainConfig>
 void visit_fields(Config& c, Visitor&& field) {
   field("steps", c.steps, "Optimizer steps of the whole run.", Range{1, kMaxCount},
-        Aliases{"max_steps", "num_steps"});
+        Aliases{"max_steps", "num_steps"}, Resembles{"epochs", "num_epochs", "max_epochs"});
   field("seconds", c.seconds, "Ends the run early after so many seconds of training; 0: no limit.",
         Range{0, kMaxCount});
   field("batch", c.batch, "Rows of a batch on the device at once.", Range{1, kMaxBatch},
