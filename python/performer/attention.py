@@ -37,6 +37,17 @@ class FavorOptions(TypedDict, total=False):
     initial_state: FavorState | None
 
 
+def _check_tensors(function: str, **arguments: object) -> None:
+    """torch's own words for what is no tensor print the whole of it. What acts as one may pass."""
+    for name, value in arguments.items():
+        if isinstance(value, Tensor) or hasattr(value, "__torch_function__"):
+            continue
+        kind = f"{type(value).__module__}.{type(value).__qualname__}".removeprefix("builtins.")
+        raise TypeError(
+            f"{function}: {name} must be a torch.Tensor, got {kind}; torch.as_tensor makes one"
+        )
+
+
 @overload
 def favor_attention(
     q: Tensor,
@@ -124,6 +135,7 @@ def favor_attention(
         >>> performer.favor_attention(q, k, v, W, causal=True).shape
         torch.Size([2, 8, 1000, 64])
     """
+    _check_tensors("favor_attention", q=q, k=k, v=v)
     W, projection_k = dense(W), dense(projection_k)
     options: dict[str, Any] = {
         "causal": causal,
@@ -189,6 +201,7 @@ def favor_step(
     """
     if not causal:
         raise ValueError("favor_step: a step is causal, got causal=False")
+    _check_tensors("favor_step", q=q, k=k, v=v)
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4 or tensor.shape[2] != 1:
             raise ValueError(

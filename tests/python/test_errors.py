@@ -257,3 +257,14 @@ def test_a_callable_map_keeps_the_rule_of_heads():
     q = torch.randn(1, 2, 5, 16)
     with pytest.raises(ValueError, match=r"heads, got \[4, 32, 16\]"):
         performer.favor_attention(q, q, q, performer.draw_projection(32, 16, heads=4), torch.relu)
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v"])
+def test_what_is_no_tensor_is_named_and_not_printed(name):
+    q, k, v, W = inputs("positive")
+    arguments = {"q": q, "k": k, "v": v} | {name: q.numpy()}
+    for function in (performer.favor_attention, performer.favor_step):
+        with pytest.raises(TypeError) as caught:
+            function(*arguments.values(), W)
+        text = f"{function.__name__}: {name} must be a torch.Tensor, got numpy.ndarray; "
+        assert str(caught.value) == text + "torch.as_tensor makes one"

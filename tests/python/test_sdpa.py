@@ -367,6 +367,8 @@ def test_a_module_built_on_the_meta_device_draws_its_own_projection():
     [
         ({"scale": -1.0}, "scale must be finite and positive, got -1"),
         ({"feature_map": "nonsense"}, "feature_map must be one of"),
+        ({"feature_map": "softmax"}, "got 'softmax'; did you mean positive?"),
+        ({"feature_map": "rleu"}, "got 'rleu'; did you mean relu?"),
         ({"num_features": None}, "'positive' needs a projection"),
         ({"feature_map": torch.relu, "eps": -1.0}, "eps must be finite and not negative"),
     ],

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <sstream>
 
+#include "performer/core/nearest.h"
 #include "performer/ops/checks.h"
 
 namespace performer {
@@ -81,6 +82,11 @@ Tensor wide_features(const Tensor& x, const Tensor& projection, FeatureMap map, 
   return at::exp(log - half_norm) / std::sqrt(count);
 }
 
+std::string meant_by(const std::string& name) {
+  if (name == "softmax") return "; did you mean positive?";  // of which it is the estimate
+  return did_you_mean(name, {kNames.begin(), kNames.end()});
+}
+
 }  // namespace
 
 FeatureMap parse_feature_map(std::string_view name) {
@@ -89,7 +95,8 @@ FeatureMap parse_feature_map(std::string_view name) {
   }
   std::ostringstream known;
   for (const auto& n : kNames) known << (n == kNames.front() ? "" : ", ") << n;
-  TORCH_CHECK(false, "feature_map must be one of ", known.str(), "; got '", std::string(name), "'");
+  TORCH_CHECK(false, "feature_map must be one of ", known.str(), "; got '", std::string(name), "'",
+              meant_by(std::string(name)));
 }
 
 std::string_view to_string(FeatureMap map) { return kNames.at(static_cast<std::size_t>(map)); }
