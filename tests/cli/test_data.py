@@ -91,7 +91,7 @@ def test_bad_input_is_named_and_leaves_nothing(tmp_path: Path, command: str) -> 
         assert words in message
         assert not out.is_file()
     assert "cannot be opened" in failure_of(3, "stats", tmp_path / "missing.fasta")
-    assert "is a folder" in failure_of(3, "stats", folder)
+    assert "the folder holds no file" in failure_of(3, "stats", tmp_path)
 
 
 def test_wrong_usage_exits_with_two(tmp_path: Path) -> None:
@@ -102,6 +102,16 @@ def test_wrong_usage_exits_with_two(tmp_path: Path) -> None:
     assert "--valid and --test" in failure_of(2, "split", fasta, "-o", tmp_path, "--valid", 2)
     assert "--families" in failure_of(2, "split", fasta, "-o", tmp_path, "--held-out", "PF1")
     assert fasta.read_bytes() == b">a\nAC\n"
+
+
+def test_a_built_file_is_replaced_only_when_asked(tmp_path: Path) -> None:
+    fasta = write(tmp_path / "a.fasta", b">a\nAC\n")
+    built = write(tmp_path / "a.pds", b"mine")
+    said = failure_of(2, "build", fasta, "-o", built)
+    assert "a.pds: already exists; name another file, or pass --overwrite" in said
+    assert built.read_bytes() == b"mine"
+    result_of("build", fasta, "-o", built, "--overwrite")
+    assert built.read_bytes() != b"mine"
 
 
 def test_an_output_that_cannot_be_written_exits_with_five(tmp_path: Path) -> None:
@@ -169,7 +179,15 @@ def test_what_follows_gzip_data_is_refused(tmp_path: Path) -> None:
 def test_stats_and_the_letters_have_one_uniform_baseline(tmp_path: Path) -> None:
     fasta = write(tmp_path / "a.fasta", b">a\nMKV\n")
     assert result_of("stats", fasta)["uniform"]["perplexity"] == 25
-    assert b"letters alone, EOS apart" in run("stats", fasta).stdout
+    assert b"letters alone, without EOS" in run("stats", fasta).stdout
+
+
+def test_stats_take_folders_and_patterns_as_recipes_do(tmp_path: Path) -> None:
+    for name in ("a.fasta", "b.fasta"):
+        write(tmp_path / name, b">x\nACDE\n")
+    for given in (tmp_path, tmp_path / "*.fasta"):
+        names = [part["name"] for part in result_of("stats", given)["parts"]]
+        assert names == [str(tmp_path / "a.fasta"), str(tmp_path / "b.fasta")]
 
 
 def test_stats_of_the_shipped_proteins(tmp_path: Path) -> None:

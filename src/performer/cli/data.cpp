@@ -5,7 +5,7 @@
 namespace performer::cli {
 
 void add_data(CLI::App& app) {
-  CLI::App* data = app.add_subcommand("data", "Prepare, split and describe data.");
+  CLI::App* data = app.add_subcommand("data", "Prepare, split and describe data");
   data->require_subcommand(1);
   data->footer(
       "Each command has --help of its own. Examples:\n"

@@ -1,12 +1,15 @@
 #include <fmt/format.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <system_error>
 
 #include "performer/cli/data.h"
 #include "performer/cli/data_table.h"
+#include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/build.h"
 
@@ -15,10 +18,15 @@ namespace {
 
 struct Options {
   std::string input, output;
-  bool deduplicate = false, json = false;
+  bool deduplicate = false, json = false, overwrite = false;
 };
 
 void run(const Options& o) {
+  std::error_code unknown;
+  const bool there = std::filesystem::exists(std::filesystem::symlink_status(o.output, unknown));
+  if (there && !o.overwrite && !std::filesystem::equivalent(o.input, o.output, unknown)) {
+    fail(ExitCode::kUsage, "{}: already exists; name another file, or pass --overwrite", o.output);
+  }
   data::BuildOptions options;
   options.deduplicate = o.deduplicate;
   options.progress = [](const data::FastaCounts& c) {
@@ -45,12 +53,13 @@ void add_data_build(CLI::App& data) {
   auto o = std::make_shared<Options>();
   CLI::App* app = data.add_subcommand(
       "build",
-      "Make the indexed binary form (.pds) of a FASTA file, in one pass and constant memory.");
-  app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input.")->required();
-  app->add_option("-o,--output", o->output, "The .pds file to make.")->required();
+      "Make the indexed binary form (.pds) of a FASTA file, in one pass and constant memory");
+  app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input")->required();
+  app->add_option("-o,--output", o->output, "The .pds file to make")->required();
   app->add_flag("--deduplicate", o->deduplicate,
-                "Keep the first of equal sequences (memory: a table of 16-byte hashes).");
-  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+                "Keep the first of equal sequences (memory: a table of 16-byte hashes)");
+  app->add_flag("--overwrite", o->overwrite, "Replace an output that already exists");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data build uniprot_trembl.fasta.gz -o trembl.pds --deduplicate");
   app->callback([o] { run(*o); });
 }

@@ -62,22 +62,22 @@ void run(const Options& o) {
 void add_data_split(CLI::App& data) {
   auto o = std::make_shared<Options>();
   CLI::App* app = data.add_subcommand(
-      "split", "Split a FASTA file into train, valid, test and held-out families (ood).");
-  app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input.")->required();
-  app->add_option("-o,--output", o->folder, "Folder for the four files.")->required();
-  app->add_option("--families", o->split.families, "TSV with columns id and family.");
+      "split", "Split a FASTA file into train, valid, test and held-out families (ood)");
+  app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input")->required();
+  app->add_option("-o,--output", o->folder, "Folder for the four files")->required();
+  app->add_option("--families", o->split.families, "TSV with columns id and family");
   app->add_option(
          "--held-out", o->held_out,
          "Families to hold out, or a TSV with a column family; default: the paper's 20 Pfam "
-         "families.")
+         "families")
       ->delimiter(',');
-  app->add_option("--valid", o->split.valid, "Share of the others for validation.")
+  app->add_option("--valid", o->split.valid, "Share of the others for validation")
       ->capture_default_str();
-  app->add_option("--test", o->split.test, "Share of the others for test.")->capture_default_str();
-  app->add_option("--format", o->split.format, "fasta or pds.")->capture_default_str();
+  app->add_option("--test", o->split.test, "Share of the others for test")->capture_default_str();
+  app->add_option("--format", o->split.format, "fasta or pds")->capture_default_str();
   app->add_flag("--deduplicate", o->split.deduplicate,
-                "Keep the first of equal sequences (memory: a table of 16-byte hashes).");
-  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+                "Keep the first of equal sequences (memory: a table of 16-byte hashes)");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer(
       "Example: performer data split all.fasta.gz --families pfam.tsv -o splits --deduplicate");
   app->callback([o] { run(*o); });

@@ -14,6 +14,7 @@
 #include "performer/data/alphabet.h"
 #include "performer/data/build.h"
 #include "performer/data/content_hash.h"
+#include "performer/data/path_list.h"
 #include "performer/data/splits.h"
 #include "performer/data/statistics.h"
 #include "performer/data/token_space.h"
@@ -36,6 +37,13 @@ struct Result {
   std::vector<Part> parts;  // the first one's letters are the baseline
   data::FastaCounts counts;
 };
+
+// As the keys of data take them: files, folders, patterns.
+std::vector<std::string> found(const Options& o) {
+  data::PathList list;
+  list.items = o.files;
+  return data::expand_paths(list, "protein", "stats");
+}
 
 Result count_files(const std::vector<std::string>& files) {
   Result result;
@@ -60,7 +68,7 @@ Result count_splits(const Options& o) {
   for (const char* name : {"train", "valid", "test", "ood", "all"}) {
     result.parts.emplace_back().name = name;
   }
-  for (const auto& file : o.files) {
+  for (const auto& file : found(o)) {
     result.counts += data::for_sequences(file, [&](const data::FastaRecord& record) {
       const auto found = table.find(record.id());
       for (Part& part : result.parts) {
@@ -114,13 +122,13 @@ void print_text(const Result& result) {
   fmt::print("\n{:<24} {:>10} {:>14}\n", "baseline", "accuracy", "perplexity");
   print("uniform", baselines_of(result, result.parts.front()).uniform);
   for (const Part& part : result.parts) print(part.name, baselines_of(result, part).empirical);
-  fmt::print("letters alone, EOS apart; frequencies of: {}\n", result.parts.front().name);
+  fmt::print("letters alone, without EOS; frequencies of: {}\n", result.parts.front().name);
   const std::string notes = data::mended(result.counts);
   if (!notes.empty()) log_info("{}", notes);
 }
 
 void run(const Options& o) {
-  const Result result = o.split_table.empty() ? count_files(o.files) : count_splits(o);
+  const Result result = o.split_table.empty() ? count_files(found(o)) : count_splits(o);
   if (result.parts.empty()) {
     fail(ExitCode::kBadInput, "{}: names no sequence of the data", o.split_table);
   }
@@ -135,13 +143,14 @@ void run(const Options& o) {
 
 void add_data_stats(CLI::App& data) {
   auto o = std::make_shared<Options>();
-  CLI::App* app = data.add_subcommand("stats", "Lengths, letters and baselines of protein files.");
+  CLI::App* app = data.add_subcommand("stats", "Lengths, letters and baselines of protein files");
   app->add_option("files", o->files,
-                  "FASTA or .pds files; the first one gives the letter frequencies.")
+                  "FASTA or .pds files, folders of them, quoted patterns; the first file gives the "
+                  "letter frequencies")
       ->required();
   app->add_option("--split-table", o->split_table,
-                  "TSV with columns id and split: one row a split instead of one a file.");
-  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+                  "TSV with columns id and split: one row a split instead of one a file");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data stats data/proteins/{train,test,ood}.fasta.gz");
   app->callback([o] { run(*o); });
 }

@@ -40,16 +40,16 @@ void run(const Options& o) {
 void add_data_tokenizer(CLI::App& data) {
   auto o = std::make_shared<Options>();
   CLI::App* app =
-      data.add_subcommand("tokenizer", "Train a SentencePiece unigram model on text files.");
-  app->add_option("files", o->files, "Text files, plain or gzip.")->required();
-  app->add_option("-o,--output", o->output, "The model file to make.")->required();
-  bounded(app->add_option("--vocabulary", o->tokenizer.vocabulary, "Number of pieces.")
+      data.add_subcommand("tokenizer", "Train a SentencePiece unigram model on text files");
+  app->add_option("files", o->files, "Text files, plain or gzip")->required();
+  app->add_option("-o,--output", o->output, "The model file to make")->required();
+  bounded(app->add_option("--vocabulary", o->tokenizer.vocabulary, "Number of pieces")
               ->capture_default_str(),
           300, 1'000'000);
-  bounded(app->add_option("--threads", o->tokenizer.threads, "Threads; last digits depend on it.")
+  bounded(app->add_option("--threads", o->tokenizer.threads, "Threads; last digits depend on it")
               ->capture_default_str(),
           1, 128);
-  app->add_flag("--json", o->json, "Print one JSON object and nothing else.");
+  app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data tokenizer books/*.txt.gz -o books.model --vocabulary 8000");
   app->callback([o] { run(*o); });
 }
