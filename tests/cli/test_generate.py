@@ -1,12 +1,15 @@
 """`performer generate`: text, images, which checkpoint, lengths and ranges of its options."""
 
 import json
+import os
+import pty
 import struct
+import subprocess
 import zlib
 from pathlib import Path
 
 import pytest
-from conftest import TINY, answer, run_program
+from conftest import PROGRAM, ROOT, TINY, answer, run_program
 
 PIXELS = """
 [data]
@@ -240,3 +243,56 @@ def test_threads_do_not_change_a_sequence(protein_run: Path) -> None:
         for threads in ("1", "2")
     }
     assert len(texts) == 1
+
+
+BYTES = """
+[data]
+task = "text"
+train = "{folder}/text.txt"
+length = 32
+
+[model]
+layers = 1
+dim = 16
+heads = 2
+ff_dim = 16
+positions = "rotary"
+
+[model.attention]
+features = 8
+
+[train]
+steps = 2
+batch = 2
+valid_every = 0
+sample_every = 1
+"""
+
+
+def test_bytes_that_a_terminal_would_obey_are_shown_and_not_sent(tmp_path: Path) -> None:
+    (tmp_path / "text.txt").write_text("It is a truth universally acknowledged. " * 5)
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(BYTES.format(folder=tmp_path))
+    done = run_program("train", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 0, done.stderr
+    assert "\\x" in done.stderr  # a model that knows nothing yet makes any byte
+    command = [str(PROGRAM), "generate", str(tmp_path / "run"), "--length", "300", "--no-stop"]
+    main, other = pty.openpty()
+    with subprocess.Popen(command, cwd=ROOT, stdout=other, stderr=subprocess.DEVNULL) as process:
+        os.close(other)
+        shown = b""
+        while piece := read_some(main):
+            shown += piece
+    os.close(main)
+    assert process.returncode == 0
+    assert b"\\x1b" in shown
+    assert not set(shown) & ({*range(32), 127} - set(b"\r\n\t"))
+    piped = subprocess.run(command, cwd=ROOT, capture_output=True, check=True).stdout
+    assert b"\x1b" in piped
+
+
+def read_some(terminal: int) -> bytes:
+    try:
+        return os.read(terminal, 1 << 16)
+    except OSError:  # how a terminal says that nobody writes there any more
+        return b""

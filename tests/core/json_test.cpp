@@ -180,5 +180,16 @@ TEST(SafeText, KnowsUtf8) {
   }
 }
 
+TEST(SafeText, IsNotObeyedByATerminal) {
+  EXPECT_EQ(printable("a\tb\nc \u00e9\u4e2d"), "a\tb\nc \u00e9\u4e2d");
+  EXPECT_EQ(printable("\x1b[31m\x1b]0;title\x07\r\x7f"), "\\x1b[31m\\x1b]0;title\\x07\\x0d\\x7f");
+  EXPECT_EQ(printable("a\xc2\x9b"
+                      "2J\xc2\xa0"),
+            "a\\xc2\\x9b"
+            "2J\xc2\xa0");
+  EXPECT_EQ(printable("\xff\x9b\xe4\xb8"), "\\xff\\x9b\\xe4\\xb8");
+  EXPECT_EQ(printable(""), "");
+}
+
 }  // namespace
 }  // namespace performer

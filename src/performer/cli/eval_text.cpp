@@ -85,11 +85,14 @@ Units units_of(const data::TokenSpace& space) {
 
 std::string evaluation_text(const Json& splits, const Units& units) {
   std::size_t width = 8;
-  for (const auto& [split, result] : splits.items()) width = std::max(width, split.size() + 2);
+  for (const auto& [name, result] : splits.items()) {
+    width = std::max(width, escaped_field(name).size() + 2);
+  }
   auto text = fmt::format("{:<{}}{:<12}{:>10}{:>12}{:>10}{:>10}{:>12}\n", "split", width, "",
                           "accuracy", "perplexity", "loss", "bits", "targets");
   std::string notes;
-  for (const auto& [split, result] : splits.items()) {
+  for (const auto& [name, result] : splits.items()) {
+    const auto split = escaped_field(name);
     text += model_row(split, width, result);
     if (result.contains("baselines")) text += baseline_rows(result["baselines"], width);
     notes += ended_early(split, result, units) + left_out(split, result, units);

@@ -1,10 +1,12 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <nlohmann/json.hpp>
 
 #include "performer/cli/generate.h"
+#include "performer/core/safe_text.h"
 
 namespace performer::cli {
 namespace {
@@ -19,6 +21,11 @@ std::string fasta_record(const std::string& id, const std::string& sequence) {
     text += sequence.substr(i, kFastaWidth) + "\n";
   }
   return text;
+}
+
+// A file gets what the model made; a terminal would obey some of it.
+std::string for_output(const std::string& text) {
+  return isatty(STDOUT_FILENO) != 0 ? printable(text) : text;
 }
 
 void print_json(const GenerateOptions& o, const Sampled& sampled) {
@@ -62,7 +69,7 @@ void print_sequences(const GenerateOptions& o, const Sampled& sampled) {
                                                 o.sampling.seed, text.size()),
                                     text));
     } else {
-      fmt::print("{}{}\n", o.n > 1 ? fmt::format("--- {}\n", i + 1) : "", text);
+      fmt::print("{}{}\n", o.n > 1 ? fmt::format("--- {}\n", i + 1) : "", for_output(text));
     }
   }
 }

@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <string>
 
+#include "performer/core/safe_text.h"
+
 namespace performer {
 namespace {
 
@@ -22,13 +24,13 @@ bool log_is_terminal() { return isatty(STDERR_FILENO) != 0; }
 
 void log_line(std::string_view text) {
   const bool clear = progress_shown.exchange(false);
-  write_all((clear ? "\r\033[K" : "") + std::string(text) + "\n");
+  write_all((clear ? "\r\033[K" : "") + printable(text) + "\n");
 }
 
 void log_progress(std::string_view text) {
   if (!log_is_terminal()) return;
   progress_shown = true;
-  write_all("\r\033[K" + std::string(text));
+  write_all("\r\033[K" + printable(text));
 }
 
 }  // namespace performer

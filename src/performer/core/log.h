@@ -8,7 +8,8 @@
 namespace performer {
 
 /// Words for the person at the terminal go to standard error; results go to standard output.
-/// A progress line in place is cleared first, so that nothing is written into it.
+/// They are shown as printable() has them. A progress line in place is cleared first, so that
+/// nothing is written into it.
 void log_line(std::string_view text);
 
 template <class... Args>

@@ -1,5 +1,7 @@
 #include "performer/core/safe_text.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 
 namespace performer {
@@ -11,6 +13,31 @@ std::string shown(std::string_view text) {
   return Json(std::string(text.substr(0, kShown)))
              .dump(-1, ' ', true, Json::error_handler_t::replace) +
          (cut ? "..." : "");
+}
+
+std::string printable(std::string_view text) {
+  std::string safe;
+  safe.reserve(text.size());
+  const auto escape = [&](char c) {
+    safe += fmt::format("\\x{:02x}", static_cast<unsigned char>(c));
+  };
+  for (std::size_t valid = utf8_prefix(text); !text.empty(); valid = utf8_prefix(text)) {
+    for (std::size_t i = 0; i < valid; ++i) {
+      const auto byte = static_cast<unsigned char>(text[i]);
+      const auto next = i + 1 < valid ? static_cast<unsigned char>(text[i + 1]) : 0U;
+      if (byte == 0xc2 && next < 0xa0) {  // U+0080 ... U+009F: control characters of 8 bits
+        escape(text[i++]);
+        escape(text[i]);
+      } else if ((byte < 0x20 && byte != '\n' && byte != '\t') || byte == 0x7f) {
+        escape(text[i]);
+      } else {
+        safe += text[i];
+      }
+    }
+    if (valid < text.size()) escape(text[valid++]);
+    text.remove_prefix(valid);
+  }
+  return safe;
 }
 
 std::size_t utf8_prefix(std::string_view text) {

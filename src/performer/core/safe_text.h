@@ -10,6 +10,10 @@ namespace performer {
 /// terminal would obey and without bytes that are not UTF-8.
 std::string shown(std::string_view text);
 
+/// Text as a terminal may show it: line feeds and tabs as they are, other control characters (what
+/// a byte model may make is obeyed like any program's) and bytes that are not UTF-8 as \xNN.
+std::string printable(std::string_view text);
+
 /// Bytes at the beginning that are well-formed UTF-8: all, or those before the first wrong one.
 std::size_t utf8_prefix(std::string_view text);
 
