@@ -25,16 +25,16 @@ def test_a_run_begins_by_saying_what_it_is(said: str) -> None:
     lines = {line.split()[0]: line for line in said.splitlines()[:6]}
     assert list(lines) == ["data", "valid", "model", "device", "memory", "baseline"]
     assert "three.fasta: 3 sequences, 36 residues" in lines["data"]
-    for notes in ("1 gaps dropped", "1 stops inside read as X", "1 J read as X"):
+    for notes in ("1 gap dropped", "1 stop inside read as X", "1 J read as X"):
         assert notes in lines["data"]
-    assert "1 records without residues skipped" in lines["data"]
+    assert "1 record without residues skipped" in lines["data"]
     assert "test.fasta.gz: 919 sequences, 331,743 residues" in lines["valid"]
     assert "2 layers of width 16, 2 heads, favor positive, 8 orthogonal features" in lines["model"]
     assert re.search(r"model +[\d,]+ parameters", lines["model"])
-    assert "cpu, 1 threads, fp32; attention by cpu/" in lines["device"]
+    assert "cpu, 1 thread, fp32; attention by cpu/" in lines["device"]
     assert re.search(r"[\d.]+ MiB of weights and optimizer", lines["memory"])
-    assert "perplexity 25.00 uniform" in lines["baseline"]
-    assert "with EOS, as in the loss" in lines["baseline"]
+    pattern = r"25.00 uniform, [\d.]+ by frequencies without EOS; 26.00 and [\d.]+ with it, as in"
+    assert re.search(pattern, lines["baseline"])
 
 
 def test_progress_and_curve_show_the_perplexity_beside_that_of_frequencies(
@@ -89,3 +89,22 @@ def test_a_number_out_of_range_is_one_line(recipe: Path, option: str, value: str
     assert done.returncode == 2, done.stderr
     assert done.stderr.count("\n") == 1, done.stderr
     assert option in done.stderr
+
+
+def test_rows_shorter_than_their_images_are_warned_of(tmp_path: Path) -> None:
+    recipe = tmp_path / "pixels.toml"
+    recipe.write_text(
+        '[data]\ntask = "pixels"\ntrain = "data/images/fashion-200.idx3-ubyte.gz"\n'
+        "[model]\nlayers = 1\ndim = 16\nheads = 2\nff_dim = 16\n"
+        "[model.attention]\nfeatures = 8\n[train]\nsteps = 1\nbatch = 1\nvalid_every = 0\n"
+    )
+    said = {}
+    for length in (100, 784):
+        out = tmp_path / f"run{length}"
+        done = run_program("train", recipe, "--out", out, "--set", f"data.length={length}")
+        assert done.returncode == 0, done.stderr
+        said[length] = done.stderr
+    assert "684 of its 784 values are left out; take data.length = 784, unless crops" in said[100]
+    assert "left out" not in said[784]
+    evaluated = run_program("eval", tmp_path / "run100", "--split", "train", "--max-batches", 1)
+    assert "train: 684 of 784 values were left out: 1 of 1 images are longer" in evaluated.stdout

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <utility>
 
 namespace performer::data {
 
@@ -22,17 +21,23 @@ FastaCounts& FastaCounts::operator+=(const FastaCounts& more) {
 }
 
 std::string mended(const FastaCounts& c) {
-  const std::array<std::pair<std::int64_t, const char*>, 7> kinds = {
-      std::pair{c.blank, "records without residues skipped"},
-      {c.gaps, "gaps dropped"},
-      {c.end_stops, "stops dropped at the end"},
-      {c.inner_stops, "stops inside read as X"},
-      {c.unknown, "J read as X"},
-      {c.duplicate_ids, "ids seen before, kept"},
-      {c.duplicates, "equal sequences dropped"}};
+  struct Kind {
+    std::int64_t count;
+    const char *one, *many, *what;
+  };
+  const std::array<Kind, 7> kinds = {
+      {{c.blank, "record", "records", " without residues skipped"},
+       {c.gaps, "gap", "gaps", " dropped"},
+       {c.end_stops, "stop", "stops", " dropped at the end"},
+       {c.inner_stops, "stop", "stops", " inside read as X"},
+       {c.unknown, "J", "J", " read as X"},
+       {c.duplicate_ids, "id", "ids", " seen before, kept"},
+       {c.duplicates, "equal sequence", "equal sequences", " dropped"}}};
   std::string text;
-  for (const auto& [count, what] : kinds) {
-    if (count > 0) text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, what);
+  for (const auto& [count, one, many, what] : kinds) {
+    if (count == 0) continue;
+    text +=
+        fmt::format("{}{} {}{}", text.empty() ? "" : ", ", count, count == 1 ? one : many, what);
   }
   return text;
 }

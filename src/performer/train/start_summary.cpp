@@ -7,6 +7,7 @@
 
 #include "performer/core/log.h"
 #include "performer/data/whole_sequences.h"
+#include "performer/data/windows.h"
 #include "performer/ops/last_kernel.h"
 #include "performer/train/dry_run.h"
 #include "performer/train/precision.h"
@@ -37,9 +38,10 @@ std::string amount(const data::Dataset& dataset) {
   const char* unit = dataset.space().kind == "protein"  ? "residues"
                      : dataset.space().kind == "pixels" ? "values"
                                                         : "tokens";
-  auto text =
-      blocks ? fmt::format("{} {} in {} rows", grouped(tokens), unit, grouped(dataset.size()))
-             : fmt::format("{} sequences, {} {}", grouped(whole->count()), grouped(tokens), unit);
+  auto text = blocks
+                  ? fmt::format("{} {} in {} rows", grouped(tokens), unit, grouped(dataset.size()))
+                  : fmt::format("{} sequence{}, {} {}", grouped(whole->count()),
+                                whole->count() == 1 ? "" : "s", grouped(tokens), unit);
   if (const auto notes = whole->notes(); !notes.empty()) text += "; " + notes;
   return text;
 }
@@ -50,9 +52,20 @@ std::string source_of(const data::DataConfig& config, data::Split split) {
   return path.empty() ? "rows of data.train that are marked so" : path;
 }
 
+// Rows of proteins are often crops; those of images are hardly ever meant to be.
+void warn_of_crops(const data::Dataset& images) {
+  const auto left_out = data::coverage(images, 1).left_out;
+  if (left_out == 0) return;
+  log_warning(
+      "data.length: a row of {} tokens holds a part of an image: {} of its {} values are left out; "
+      "take data.length = {}, unless crops are meant",
+      images.length(), left_out, images.whole()->residues(0), images.length() + left_out);
+}
+
 void log_data(const Start& start) {
   const auto& config = start.recipe.data;
   log_info("data      {}: {}", source_of(config, data::Split::kTrain), amount(start.train));
+  if (config.task == "pixels") warn_of_crops(start.train);
   if (start.valid == nullptr) return;
   log_info("valid     {}: {}", source_of(config, data::Split::kValid),
            amount(start.valid->dataset()));
@@ -70,8 +83,8 @@ std::string attention_text(const models::ModelConfig& model) {
 void log_model(const Start& start, std::int64_t parameters) {
   const auto& m = start.recipe.model;
   log_info("model     {} parameters: {} layers of width {}, {} heads, {}, {} positions, {}",
-           grouped(parameters), m.layers, m.dim, m.heads, attention_text(m), m.positions,
-           m.causal ? "causal" : "bidirectional");
+           grouped(parameters), m.layers, m.dim, m.heads, attention_text(m),
+           m.positions == "none" ? "no" : m.positions, m.causal ? "causal" : "bidirectional");
 }
 
 // The implementation that serves the first FAVOR+ layer, asked by a call of a row's shape.
@@ -93,8 +106,9 @@ std::string kernel_of(const Start& start) {
 }
 
 void log_device(const Start& start) {
-  const auto threads =
-      start.device.is_cpu() ? fmt::format(", {} threads", at::get_num_threads()) : std::string();
+  const auto threads = start.device.is_cpu() ? fmt::format(", {} thread{}", at::get_num_threads(),
+                                                           at::get_num_threads() == 1 ? "" : "s")
+                                             : std::string();
   log_info("device    {}{}, {}; attention by {}", start.device.str(), threads,
            start.recipe.train.precision, kernel_of(start));
 }
@@ -117,11 +131,11 @@ StartBaselines log_start(const Start& start) {
            plan.activation_text());
   const auto found = baselines(start);
   const bool ends = found.apart.choices != found.counted.choices;
-  log_info(
-      "baseline  perplexity {:.2f} uniform, {:.2f} by frequencies{}",
-      found.apart.uniform.perplexity, found.apart.empirical.perplexity,
-      ends ? fmt::format("; {:.2f} with EOS, as in the loss", found.counted.empirical.perplexity)
-           : std::string());
+  log_info("baseline  perplexity {:.2f} uniform, {:.2f} by frequencies{}",
+           found.apart.uniform.perplexity, found.apart.empirical.perplexity,
+           ends ? fmt::format(" without EOS; {:.2f} and {:.2f} with it, as in the loss",
+                              found.counted.uniform.perplexity, found.counted.empirical.perplexity)
+                : std::string());
   return found;
 }
 
