@@ -315,7 +315,8 @@ def test_the_checkpoint_is_said_and_can_be_chosen(run: Path, fasta: Path) -> Non
     assert "step 12, the latest" in done.stdout
     done = run_program("eval", run, "--data", fasta, "--json")
     assert "the best of validation" in done.stderr
-    assert answer("eval", run, "--data", fasta, "--checkpoint", "9")["step"] == 9
+    for name in ("9", "step-000000009"):
+        assert answer("eval", run, "--data", fasta, "--checkpoint", name)["step"] == 9
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,11 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(
         refused = run_program("eval", newest, "--split", "valid")
         assert refused.returncode == 4, refused.stderr
         assert name in refused.stderr
+        refused = run_program("eval", out, "--checkpoint", "latest", "--split", "valid")
+        assert refused.returncode == 4, refused.stderr
+        assert "; take another one by --checkpoint: there are " in refused.stderr
         said = train(recipe, out)
-        assert name in said
+        assert said.count(f"/{name}") == 1
         assert "resuming at step 9" in said
         assert digests(checkpoint(out)) == reference
 
@@ -204,7 +207,7 @@ def test_a_rate_and_a_batch_size_change_when_told_so(recipe: Path, tmp_path: Pat
 def test_a_change_is_known_by_the_other_names_of_its_key(recipe: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     train(recipe, out, "train.steps=2")
-    flags = ("--change", "optimizer.lr=0.5", "--change", "train.batch_size=4")
+    flags = ("--change", "optimizer.lr=0.5", "--change", "batch_size=4")
     done = run_program("train", recipe, "--out", out, "--set", "train.steps=3", *flags)
     assert done.returncode == 0, done.stderr
     assert "after step 2 optimizer.rate is 0.5, no longer 0.001" in done.stderr

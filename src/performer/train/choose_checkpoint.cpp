@@ -33,15 +33,29 @@ std::vector<std::int64_t> steps_of(const fs::path& run) {
   return steps;
 }
 
+// 20, or step-000000020 as messages show it.
 std::optional<std::int64_t> number_of(std::string_view word) {
+  if (const auto step = parse_step_name(std::string(word))) return step;
   std::int64_t number = 0;
   const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), number);
   const bool whole = error == std::errc() && rest == word.data() + word.size();
   return whole && number >= 0 ? std::optional(number) : std::nullopt;
 }
 
+// No other one is taken unasked, but what could be is said.
+Checkpoint open_or_advise(const fs::path& run, const std::string& pointer) {
+  try {
+    return open_pointed(run, pointer);
+  } catch (const Error& error) {
+    const auto steps = steps_of(run);
+    if (error.code() != ExitCode::kCorrupt || steps.empty()) throw;
+    fail(error.code(), "{}; take another one by --checkpoint: there are {}", error.what(),
+         fmt::join(steps, ", "));
+  }
+}
+
 ChosenCheckpoint pointed(const fs::path& run, const std::string& pointer) {
-  ChosenCheckpoint chosen{open_pointed(run, pointer), pointer, {}};
+  ChosenCheckpoint chosen{open_or_advise(run, pointer), pointer, {}};
   if (pointer == "latest" || !is_there(run / "latest")) return chosen;
   // Only said, so a damaged file of a checkpoint that is not taken does no harm.
   const auto steps = steps_of(run);

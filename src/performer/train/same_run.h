@@ -10,7 +10,7 @@
 #include "performer/core/json.h"
 #include "performer/train/recipe.h"
 
-/// What a run may go on with after an interruption: length, logging and saving as one likes; rates,
+/// What a run may go on with after an interruption: steps, logging and saving as one likes; rates,
 /// batches, schedule and guards when told so; never another model, tokenizer or set of classes.
 namespace performer::train {
 

@@ -13,8 +13,11 @@ namespace performer::train {
 using Json = nlohmann::ordered_json;
 
 void Trainer::restore() {
-  const auto checkpoint = store_.newest_good(
-      [](const Error& error) { log_warning("{}; an older checkpoint is used", error.what()); });
+  std::string told;  // the newest is met twice: as `latest`, and by its step
+  const auto checkpoint = store_.newest_good([&](const Error& error) {
+    if (told != error.what()) log_warning("{}; an older checkpoint is used", error.what());
+    told = error.what();
+  });
   if (checkpoint) {
     resume_from(*checkpoint);
   } else {
