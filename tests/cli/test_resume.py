@@ -194,7 +194,8 @@ def test_a_rate_and_a_batch_size_change_when_told_so(recipe: Path, tmp_path: Pat
     assert config["optimizer"]["rate"] == 0.5
     said = train(recipe, out, "train.steps=9", code=2)
     assert "train.batch is 3 there and 2 here; optimizer.rate is 0.5 there and 0.001 here" in said
-    assert "go on with the run's by --set train.batch=3 --set optimizer.rate=0.5, with yours" in said
+    theirs = "--set train.batch=3 --set optimizer.rate=0.5"
+    assert f"go on with the run's by {theirs}, with yours by --change train.batch=2" in said
     done = run_program(*command, "--set", "train.steps=9")  # the same command goes on
     assert done.returncode == 0, done.stderr
     assert "no longer" not in done.stderr

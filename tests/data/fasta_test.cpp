@@ -110,7 +110,8 @@ TEST(Fasta, NamesLineAndColumnOfAForeignLetter) {
   const auto path = folder.write("a.fasta", ">a\nACD\nAC-D1E\n");
   const auto failure = failure_of([&] { parse(path); });
   EXPECT_EQ(failure.code, ExitCode::kBadInput);
-  EXPECT_EQ(failure.message.rfind(path + ":3:5: '1' is not an amino acid", 0), 0U) << failure.message;
+  EXPECT_EQ(failure.message.rfind(path + ":3:5: '1' is not an amino acid", 0), 0U)
+      << failure.message;
 }
 
 TEST(Fasta, NamesByteAndOffsetOfABinaryFile) {

@@ -19,7 +19,8 @@ constexpr std::int64_t kSamples = 2, kSampleLength = 80;
 std::optional<data::BatchStream> open_valid(const Recipe& recipe, const data::TokenSpace& space) {
   if (recipe.train.valid_every == 0) return {};
   if (!data::has_split(recipe.data, data::Split::kValid)) {
-    log_warning("no validation: data.valid is empty; set train.valid_every = 0 if this is intended");
+    log_warning(
+        "no validation: data.valid is empty; set train.valid_every = 0 if this is intended");
     return {};
   }
   return data::BatchStream(data::open_dataset(recipe.data, data::Split::kValid, space),
