@@ -62,7 +62,7 @@ def use_data(name: str) -> Use:
 
 def use_build(folder: Path, data: bytes) -> tuple[Ending, str]:
     (folder / "in.fasta").write_bytes(data)
-    done = attack("data", "build", "in.fasta", "-o", "out.pds", folder=folder)
+    done = attack("data", "build", "in.fasta", "-o", "out.pds", "--overwrite", folder=folder)
     left = sorted(p.name for p in folder.iterdir() if p.name not in ("in.fasta", "out.pds"))
     assert not left, f"data build leaves {left}"
     return done, "in.fasta"
