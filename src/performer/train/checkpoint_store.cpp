@@ -13,6 +13,7 @@
 #include <system_error>
 #include <utility>
 
+#include "performer/train/checkpoint_folders.h"
 #include "performer/train/checkpoint_writer.h"
 #include "performer/train/finite.h"
 
@@ -20,42 +21,6 @@ namespace performer::train {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kTemporary = ".tmp-";
-// A checkpoint on its way out, where the file system cannot exchange two folders at once.
-constexpr std::string_view kReplaced = ".old-";
-
-void make_folder(const fs::path& folder) {
-  std::error_code error;
-  const bool made = fs::create_directories(folder, error);
-  if (error) {
-    fail_write(folder, error.value());
-  }
-  if (made && folder.has_parent_path()) {
-    fsync_folder(folder.parent_path());
-  }
-}
-
-void remove_tree(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) {
-    fail_write(path, error.value());
-  }
-}
-
-std::vector<fs::path> entries_of(const fs::path& folder) {
-  std::vector<fs::path> entries;
-  std::error_code error;
-  for (fs::directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    entries.push_back(entry->path());
-  }
-  if (error) {
-    fail(ExitCode::kBadInput, "{}: cannot be read: {}", folder.string(), error.message());
-  }
-  return entries;
-}
 
 FileDescriptor lock_run(const fs::path& run) {
   const fs::path file = run / ".lock";
@@ -71,26 +36,8 @@ FileDescriptor lock_run(const fs::path& run) {
   return lock;
 }
 
-// What kills have left: temporary things go; a replaced checkpoint comes back if its successor has
-// not arrived.
-void clean(const fs::path& folder) {
-  for (const fs::path& path : entries_of(folder)) {
-    const std::string name = path.filename().string();
-    if (name.starts_with(kTemporary)) {
-      remove_tree(path);
-    } else if (name.starts_with(kReplaced)) {
-      const fs::path home = folder / name.substr(kReplaced.size());
-      if (fs::exists(home)) {
-        remove_tree(path);
-      } else {
-        rename_path(path, home);
-      }
-    }
-  }
-}
-
 // Puts folder `from` in the place of folder `to`. Where the file system cannot exchange the two at
-// once, the old one waits under the name `aside`, from where clean() would bring it back.
+// once, the old one waits under the name `aside`, from where clear_leftovers() would bring it back.
 void exchange(const fs::path& from, const fs::path& to, const fs::path& aside) {
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) {
     return;
@@ -106,6 +53,15 @@ void exchange(const fs::path& from, const fs::path& to, const fs::path& aside) {
     throw;
   }
   remove_tree(aside);
+}
+
+// What a restart removes was made by a run; what stands in its place is somebody's.
+void check_kind(const fs::path& path, fs::file_type kind) {
+  std::error_code unknown;
+  const auto found = fs::symlink_status(path, unknown).type();
+  if (found == kind || found == fs::file_type::not_found) return;
+  fail(ExitCode::kNoSpace, "{}: is no {} that a run has made, and is not removed; move it away",
+       path.string(), kind == fs::file_type::regular ? "file" : "folder");
 }
 
 void check_numbers(const Checkpoint& checkpoint) {
@@ -132,13 +88,12 @@ CheckpointStore::CheckpointStore(fs::path run_folder)
   make_folder(run_);
   make_folder(checkpoints_);
   lock_ = lock_run(run_);
-  clean(run_);
-  clean(checkpoints_);
+  clear_leftovers(checkpoints_);
   fsync_folder(run_);
 }
 
 fs::path CheckpointStore::temporary(std::int64_t step) const {
-  return checkpoints_ / fmt::format("{}{}-{}", kTemporary, step_name(step), ::getpid());
+  return checkpoints_ / temporary_name(step);
 }
 
 void CheckpointStore::save(std::int64_t step, const CheckpointContent& content) {
@@ -163,7 +118,7 @@ void CheckpointStore::put_in_place(const fs::path& temporary, std::int64_t step)
   if (!same && pointed_step("best") == step) {
     remove_tree(run_ / "best");
   }
-  exchange(temporary, home, checkpoints_ / (std::string(kReplaced) + step_name(step)));
+  exchange(temporary, home, checkpoints_ / replaced_name(step));
 }
 
 std::optional<std::int64_t> CheckpointStore::pointed_step(const char* pointer) const {
@@ -229,11 +184,17 @@ std::optional<std::int64_t> CheckpointStore::take_back(std::int64_t step) {
 }
 
 void CheckpointStore::clear() {
+  const auto all = steps();
+  for (const std::int64_t step : all) {
+    check_kind(checkpoint_folder(run_, step), fs::file_type::directory);
+  }
+  for (const char* pointer : {"latest", "best"}) {
+    check_kind(run_ / pointer, fs::file_type::regular);
+  }
   for (const char* pointer : {"latest", "best"}) {
     remove_tree(run_ / pointer);
   }
-  remove_tree(checkpoints_);
-  make_folder(checkpoints_);
+  for (const std::int64_t step : all) remove(step);
 }
 
 void CheckpointStore::mend_best(std::optional<std::int64_t> step,

@@ -30,7 +30,8 @@ class CheckpointStore {
   /// Makes the folders, locks the run against a second writer, removes what killed saves left.
   explicit CheckpointStore(std::filesystem::path run_folder);
 
-  /// Removes all checkpoints and pointers: the run begins anew.
+  /// Removes all checkpoints and pointers, and nothing else: the run begins anew. Where something
+  /// that no run makes has one of their names, it is named and nothing is removed.
   void clear();
 
   /// A `best` that does not verify, or that a kill has kept from being written, is set to `step`,

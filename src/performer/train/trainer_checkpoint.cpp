@@ -183,9 +183,10 @@ void Trainer::forget_earlier_run() {
   store_.clear();
   for (const auto& entry : std::filesystem::directory_iterator(options_.out)) {
     const auto name = entry.path().filename().string();
-    if (name == "metrics.jsonl" || name == "loss.svg" || name.starts_with("events.out.tfevents.")) {
-      std::filesystem::remove(entry.path());
-    }
+    const bool events = name.starts_with("events.out.tfevents.") &&
+                        name.find(".performer.") != name.npos;  // not those of other programs
+    const bool ours = events || name == "metrics.jsonl" || name == "loss.svg";
+    if (ours && !entry.is_directory()) std::filesystem::remove(entry.path());
   }
 }
 
