@@ -381,3 +381,14 @@ def test_of_a_text_its_bytes_are_counted_and_no_ends(tmp_path: Path) -> None:
     (row,) = table_of(table)
     assert int(row["residues"]) == 200
     assert int(row["targets"]) == 201  # EOS too
+
+
+def test_what_a_long_recipe_has_trained_is_evaluated(tmp_path: Path) -> None:
+    recipe, run = tmp_path / "long.toml", tmp_path / "run"
+    # A checkpoint holds it as JSON, which is longer than the TOML that it was read from.
+    recipe.write_text("description = '" + '"' * 600_000 + "'\n" + TINY)
+    done = run_program("train", recipe, "--out", run, "--set", "train.steps=1")
+    assert done.returncode == 0, done.stderr
+    assert (run / "checkpoints/step-000000001/config.json").stat().st_size > 1 << 20
+    scored = answer("eval", run, "--split", "valid", "--max-batches", "1")
+    assert scored["splits"]["valid"]["samples"] == 2

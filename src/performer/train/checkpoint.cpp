@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kMaxManifest = 1 << 20;
 constexpr std::int64_t kMaxPointer = 1 << 10;
-constexpr std::int64_t kMaxSettings = 1 << 20;   // config.json, trainer.json
+constexpr std::int64_t kMaxTrainer = 1 << 20;    // trainer.json
 constexpr std::int64_t kMaxTokenizer = 1 << 28;  // a file of the tokenizer
 
 bool is_file(const fs::path& path) {
@@ -107,9 +107,11 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   return checkpoint;
 }
 
-std::string Checkpoint::config() const { return read_own(folder_ / "config.json", kMaxSettings); }
+std::string Checkpoint::config() const {
+  return read_own(folder_ / "config.json", kMaxConfigBytes);
+}
 
-std::string Checkpoint::trainer() const { return read_own(folder_ / "trainer.json", kMaxSettings); }
+std::string Checkpoint::trainer() const { return read_own(folder_ / "trainer.json", kMaxTrainer); }
 
 std::map<std::string, std::string> Checkpoint::tokenizer() const {
   std::map<std::string, std::string> files;

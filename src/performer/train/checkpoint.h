@@ -9,6 +9,11 @@
 
 namespace performer::train {
 
+/// The longest files of a checkpoint, for who reads them and for who writes what is to be read. The
+/// TOML of a recipe may be 1 MiB: escapes, indentation and folders before names make JSON longer.
+inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{1} << 22;         // config.json
+inline constexpr std::int64_t kMaxTokenizerJsonBytes = std::int64_t{1} << 26;  // tokenizer.json
+
 /// A checkpoint folder of which every byte was verified against its manifest.
 class Checkpoint {
  public:

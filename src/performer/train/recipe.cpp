@@ -8,6 +8,7 @@
 #include "performer/core/safe_text.h"
 #include "performer/core/size.h"
 #include "performer/data/recipe_paths.h"
+#include "performer/train/checkpoint.h"
 
 namespace performer::train {
 namespace {
@@ -49,6 +50,12 @@ void check_text(Recipe recipe) {
     if (const auto* list = std::get_if<std::vector<std::string>*>(&field.value)) {
       for (const auto& text : **list) check(field, text);
     }
+  }
+  if (const auto bytes = std::ssize(recipe_to_json(recipe)); bytes > kMaxConfigBytes) {
+    fail(ExitCode::kUsage,
+         "recipe: takes {} bytes as the config.json of a checkpoint, at most {} are possible; name "
+         "many files by folders or patterns, or shorten the description",
+         bytes, kMaxConfigBytes);
   }
 }
 
@@ -101,7 +108,7 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& assi
 
 Recipe recipe_from_json(const std::string& text, const std::string& source) {
   Recipe recipe;
-  const auto json = parse_json(text, source);
+  const auto json = parse_json(text, source, {.bytes = kMaxConfigBytes});
   if (!json.is_object()) fail(ExitCode::kCorrupt, "{}: is no JSON object", source);
   ConfigTree::from_json(json, source).read_into(list_fields(recipe));
   return recipe;

@@ -8,6 +8,7 @@
 #include "performer/core/machine_memory.h"
 #include "performer/core/size.h"
 #include "performer/models/model_cost.h"
+#include "performer/train/checkpoint.h"
 
 namespace performer::train {
 
@@ -22,7 +23,7 @@ Recipe fitted_to(Recipe recipe, const data::TokenSpace& space) {
   };
   fit(recipe.model.vocabulary, space.vocabulary, "model.vocabulary");
   if (recipe.model.head != "lm") fit(recipe.model.classes, space.num_classes(), "model.classes");
-  models::check(recipe.model);
+  check(recipe);
   return recipe;
 }
 
@@ -74,13 +75,19 @@ std::map<std::string, std::string> tokenizer_files(const data::TokenSpace& space
     fail(ExitCode::kBadInput,
          "the labels of the training data must be UTF-8, got {}; convert the file", shown);
   }
+  if (const auto bytes = std::ssize(files["tokenizer.json"]); bytes > kMaxTokenizerJsonBytes) {
+    fail(ExitCode::kBadInput,
+         "the {} labels of the training data take {} bytes in a checkpoint, at most {} are "
+         "possible; is data.label_column right?",
+         space.classes.size(), bytes, kMaxTokenizerJsonBytes);
+  }
   if (auto bytes = space.model_bytes(); !bytes.empty()) files["tokenizer.model"] = std::move(bytes);
   return files;
 }
 
 Json parse_tokenizer_json(const std::string& text, const std::string& folder) {
-  // As many classes as a task may have.
-  const JsonLimits limits{.bytes = std::int64_t{1} << 26, .values = std::int64_t{1} << 22};
+  // More values than a task may have classes.
+  const JsonLimits limits{.bytes = kMaxTokenizerJsonBytes, .values = std::int64_t{1} << 22};
   return parse_json(text, folder + "/tokenizer.json", limits);
 }
 
