@@ -222,6 +222,26 @@ def test_split_holds_the_shipped_families_out(tmp_path: Path) -> None:
     assert "the paper's Pfam families" in failure_of(3, "split", "-", "-o", out, *options)
 
 
+def test_split_leaves_no_part_of_an_earlier_one(tmp_path: Path) -> None:
+    fasta = PROTEINS / "test.fasta.gz"
+    out = tmp_path / "out"
+    result_of("split", fasta, "-o", out, "--valid", 0.3, "--test", 0.3)
+    before = {p.name: p.read_bytes() for p in out.iterdir()}
+    said = failure_of(2, "split", fasta, "-o", out, "--valid", 0, "--test", 0)
+    assert f"{out}/train.fasta: already exists" in said
+    assert {p.name: p.read_bytes() for p in out.iterdir()} == before
+    (out / "notes.txt").write_text("of somebody")
+    all_train = ("--valid", 0, "--test", 0, "--overwrite")
+    result_of("split", fasta, "-o", out, *all_train)
+    assert sorted(p.name for p in out.iterdir()) == ["notes.txt", "train.fasta"]
+    result_of("split", fasta, "-o", out, *all_train, "--format", "pds")
+    assert sorted(p.name for p in out.iterdir()) == ["notes.txt", "train.pds"]
+    own = out / "test.fasta"
+    own.write_bytes(gzip.decompress(fasta.read_bytes()))
+    assert "is the input of the split" in failure_of(2, "split", own, "-o", out, *all_train)
+    assert own.exists()
+
+
 def test_tokenizer_is_trained_and_says_what_it_costs(tmp_path: Path) -> None:
     book = ROOT / "data" / "books" / "persuasion.txt.gz"
     head = gzip.decompress(book.read_bytes())[:60_000]

@@ -77,6 +77,8 @@ void add_data_split(CLI::App& data) {
   app->add_option("--format", o->split.format, "fasta or pds")->capture_default_str();
   app->add_flag("--deduplicate", o->split.deduplicate,
                 "Keep the first of equal sequences (memory: a table of 16-byte hashes)");
+  app->add_flag("--overwrite", o->split.overwrite,
+                "Replace the parts of an earlier split, and remove those that get no sequence");
   app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer(
       "Example: performer data split all.fasta.gz --families pfam.tsv -o splits --deduplicate");

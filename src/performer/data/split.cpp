@@ -1,6 +1,9 @@
 #include "performer/data/split.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -16,6 +19,11 @@
 
 namespace performer::data {
 namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array kParts = {"train", "valid", "test", "ood"};
+constexpr std::array<std::string_view, 2> kFormats = {"fasta", "pds"};
 
 using Names = std::unordered_set<std::string>;
 using Hashes = std::unordered_set<ContentHash, ContentHashHasher>;
@@ -57,7 +65,7 @@ Hashes held_out_ids(const SplitOptions& options) {
 // One output, made when its first sequence comes.
 class Part {
  public:
-  Part(std::string name, const std::filesystem::path& folder, const std::string& format)
+  Part(std::string name, const fs::path& folder, const std::string& format)
       : name_(std::move(name)),
         path_((folder / (name_ + "." + format)).string()),
         built_(format == "pds") {}
@@ -109,8 +117,51 @@ void check_options(const SplitOptions& o) {
          "--valid and --test: shares of at least 0, below 1 together, got {} and {}", o.valid,
          o.test);
   }
-  if (o.format != "fasta" && o.format != "pds") {
+  if (std::ranges::find(kFormats, o.format) == kFormats.end()) {
     fail(ExitCode::kUsage, "--format: must be fasta or pds, got '{}'", o.format);
+  }
+}
+
+// Parts of an earlier split, which hold sequences that are now in others.
+std::vector<fs::path> earlier_parts(const fs::path& folder) {
+  std::vector<fs::path> paths;
+  for (const char* name : kParts) {
+    for (const auto format : kFormats) {
+      auto path = folder / fmt::format("{}.{}", name, format);
+      std::error_code unknown;
+      if (fs::exists(fs::symlink_status(path, unknown))) paths.push_back(std::move(path));
+    }
+  }
+  return paths;
+}
+
+void check_replaceable(const std::vector<fs::path>& earlier, const std::string& input,
+                       const SplitOptions& options) {
+  for (const auto& path : earlier) {
+    if (!options.overwrite) {
+      fail(
+          ExitCode::kUsage,
+          "{}: already exists, and its sequences would be in other parts too; name another folder, "
+          "or pass --overwrite",
+          path.string());
+    }
+    std::error_code unknown;
+    if (fs::equivalent(path, input, unknown)) {
+      fail(ExitCode::kUsage, "{}: is the input of the split; name another folder", path.string());
+    }
+    if (!fs::is_regular_file(path, unknown)) {
+      fail(ExitCode::kNoSpace, "{}: is no file to be replaced; move it away", path.string());
+    }
+  }
+}
+
+// Of parts that got no sequence this time, and of the other format.
+void remove_others(const std::vector<fs::path>& earlier, const SplitResult& result) {
+  for (const auto& path : earlier) {
+    const bool made = std::ranges::any_of(
+        result.parts, [&](const SplitPart& part) { return part.path == path.string(); });
+    std::error_code error;
+    if (!made && !fs::remove(path, error) && error) fail_write(path, error.value());
   }
 }
 
@@ -120,14 +171,16 @@ SplitResult split_fasta(const std::string& input, const std::string& folder,
                         const SplitOptions& options) {
   check_options(options);
   const Hashes held_out = held_out_ids(options);
+  const auto earlier = earlier_parts(folder);
+  check_replaceable(earlier, input, options);
   ByteSource source(input);
   FastaReader reader(source);
   std::error_code error;
-  std::filesystem::create_directories(folder, error);
+  fs::create_directories(folder, error);
   if (error) fail(ExitCode::kNoSpace, "{}: cannot be made: {}", folder, error.message());
   std::vector<Part> parts;
-  parts.reserve(4);
-  for (const char* name : {"train", "valid", "test", "ood"}) {
+  parts.reserve(kParts.size());
+  for (const char* name : kParts) {
     parts.emplace_back(name, folder, options.format);
   }
   SplitResult result;
@@ -147,6 +200,7 @@ SplitResult split_fasta(const std::string& input, const std::string& folder,
   }
   reader.require_records();
   for (Part& part : parts) result.parts.push_back(part.finish());
+  remove_others(earlier, result);
   return result;
 }
 

@@ -23,6 +23,7 @@ struct SplitOptions {
   double test = 0.05;
   bool deduplicate = false;
   std::string format = "fasta";  // or pds
+  bool overwrite = false;        // what an earlier split has left in the folder
 };
 
 struct SplitPart {
@@ -37,7 +38,9 @@ struct SplitResult {
 
 /// Sequences into one file for each split under `folder`: members of the held-out families are ood,
 /// the others go by the hash of their letters, so that equal sequences stay together and a larger
-/// file is split alike. A family field may name several, with commas or semicolons between.
+/// file is split alike. A family field may name several, with commas or semicolons between. Parts
+/// of an earlier split would mix with these: kUsage where there is one, unless it is to be
+/// replaced.
 SplitResult split_fasta(const std::string& input, const std::string& folder,
                         const SplitOptions& options);
 
