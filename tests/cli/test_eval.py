@@ -310,6 +310,22 @@ def test_the_uniform_baseline_is_that_of_data_stats(run: Path, fasta: Path) -> N
     assert "frequencies " in shown
 
 
+def test_baselines_are_of_the_rows_that_were_scored(run: Path, tmp_path: Path) -> None:
+    letters = "ACDEFGHI"
+    for name, count in (("few", 2), ("many", 8)):
+        text = "".join(f">{c}\n{c * 20}\n" for c in letters[:count])
+        (tmp_path / f"{name}.fasta").write_text(text)
+    few = scores(run, "--data", tmp_path / "few.fasta", "--baselines")
+    command = ("--data", tmp_path / "many.fasta", "--baselines", "--batch", 2, "--max-batches", 1)
+    begun = scores(run, *command)
+    assert begun["targets"] == few["targets"]
+    assert begun["baselines"] == few["baselines"]
+    assert (begun["samples"], begun["samples_of_split"]) == (2, 8)
+    note = "the baselines are those of the 2 rows of 8 that were scored"
+    assert note in run_program("eval", run, *command).stdout
+    assert note not in run_program("eval", run, *command[:-2]).stdout
+
+
 def test_the_checkpoint_is_said_and_can_be_chosen(run: Path, fasta: Path) -> None:
     done = run_program("eval", run, "--data", fasta, "--checkpoint", "latest")
     assert done.returncode == 0, done.stderr

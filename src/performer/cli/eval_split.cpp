@@ -85,13 +85,13 @@ Json result_of(const train::Evaluation& e, const train::Recipe& recipe, double w
   return result;
 }
 
-// What guesses without a model reach on the same targets.
-Json baselines(const train::LoadedModel& loaded, const data::Dataset& held) {
+// What guesses without a model reach on the same targets: those of the rows that were scored.
+Json baselines(const train::LoadedModel& loaded, const data::Dataset& held, std::int64_t scored) {
   const auto as_json = [](const data::Baseline& b) {
     return Json{{"accuracy", b.accuracy}, {"perplexity", b.perplexity}};
   };
   const auto train = data::open_dataset(loaded.recipe.data, data::Split::kTrain, loaded.space);
-  const auto seen = data::count_targets(*train), asked = data::count_targets(held);
+  const auto seen = data::count_targets(*train), asked = data::count_first_targets(held, scored);
   const auto apart = data::baselines_of(loaded.space, data::Ends::kApart, seen, asked);
   const auto counted = data::baselines_of(loaded.space, data::Ends::kCounted, seen, asked);
   Json json = {{"uniform", as_json(apart.uniform)}, {"empirical", as_json(apart.empirical)}};
@@ -158,8 +158,9 @@ Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std:
   check_finite(evaluation, o, loaded, name);
   if (table != nullptr) table->end(evaluation.samples);
   auto result = result_of(evaluation, loaded.recipe, rows.samples->word_multiplier());
+  result["samples_of_split"] = stream.size();
   add_coverage(rows, evaluation.samples, result);
-  if (o.baselines) result["baselines"] = baselines(loaded, stream.dataset());
+  if (o.baselines) result["baselines"] = baselines(loaded, stream.dataset(), evaluation.samples);
   return result;
 }
 

@@ -58,6 +58,15 @@ std::string ended_early(const std::string& split, const Json& result, const Unit
   return text + "\n";
 }
 
+// One line where --max-batches left rows unscored, which the baselines leave out too.
+std::string fewer_baselines(const std::string& split, const Json& result) {
+  const auto scored = result["samples"].get<std::int64_t>();
+  const auto all = result["samples_of_split"].get<std::int64_t>();
+  if (!result.contains("baselines") || scored == all) return {};
+  return fmt::format("{}: the baselines are those of the {} rows of {} that were scored\n", split,
+                     scored, all);
+}
+
 // One line where rows were too short for their sequences.
 std::string left_out(const std::string& split, const Json& result, const Units& units) {
   if (result.value("residues_left_out", std::int64_t{0}) == 0) return {};
@@ -95,7 +104,8 @@ std::string evaluation_text(const Json& splits, const Units& units) {
     const auto split = escaped_field(name);
     text += model_row(split, width, result);
     if (result.contains("baselines")) text += baseline_rows(result["baselines"], width);
-    notes += ended_early(split, result, units) + left_out(split, result, units);
+    notes += ended_early(split, result, units) + fewer_baselines(split, result) +
+             left_out(split, result, units);
   }
   return text + notes;
 }

@@ -88,7 +88,11 @@ Baselines baselines_of(const TokenSpace& space, Ends ends, std::span<const std::
   return result;
 }
 
-std::vector<std::int64_t> count_targets(const Dataset& dataset, std::int64_t most_rows) {
+namespace {
+
+// Of the samples below `end`, one after each `distance`.
+std::vector<std::int64_t> count_some(const Dataset& dataset, std::int64_t end,
+                                     std::int64_t distance) {
   const bool classes = dataset.target() != Target::kTokens;
   const auto& space = dataset.space();
   std::vector<std::int64_t> counts(
@@ -96,8 +100,7 @@ std::vector<std::int64_t> count_targets(const Dataset& dataset, std::int64_t mos
   const auto length = static_cast<std::size_t>(dataset.length());
   std::vector<std::int64_t> tokens(length), targets(length), tokens_b(length);
   const auto seed = static_cast<std::uint64_t>(dataset.config().seed);
-  const auto distance = 1 + (dataset.size() - 1) / most_rows;
-  for (std::int64_t sample = 0; sample < dataset.size(); sample += distance) {
+  for (std::int64_t sample = 0; sample < end; sample += distance) {
     std::ranges::fill(targets, kIgnore);
     const RowInfo info =
         dataset.fill({seed, 0, sample, Use::kEvaluation}, {tokens, targets, tokens_b});
@@ -110,6 +113,16 @@ std::vector<std::int64_t> count_targets(const Dataset& dataset, std::int64_t mos
     }
   }
   return counts;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> count_targets(const Dataset& dataset, std::int64_t most_rows) {
+  return count_some(dataset, dataset.size(), 1 + (dataset.size() - 1) / most_rows);
+}
+
+std::vector<std::int64_t> count_first_targets(const Dataset& dataset, std::int64_t rows) {
+  return count_some(dataset, std::min(rows, dataset.size()), 1);
 }
 
 }  // namespace performer::data

@@ -66,5 +66,7 @@ Baselines baselines_of(const TokenSpace& space, Ends ends, std::span<const std::
 /// more than `most_rows` samples, that many at even distances are counted.
 std::vector<std::int64_t> count_targets(
     const Dataset& dataset, std::int64_t most_rows = std::numeric_limits<std::int64_t>::max());
+/// The same of the first `rows` samples, as an evaluation that ended early has taken them.
+std::vector<std::int64_t> count_first_targets(const Dataset& dataset, std::int64_t rows);
 
 }  // namespace performer::data
