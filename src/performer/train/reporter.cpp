@@ -1,5 +1,6 @@
 #include "performer/train/reporter.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -23,7 +24,8 @@ double wall_time() {
 Json number(double value) { return std::isfinite(value) ? Json(value) : Json(); }
 
 std::string duration_text(double seconds) {
-  const auto whole = static_cast<std::int64_t>(seconds);
+  constexpr double kMost = 1e15;  // beyond it nobody waits, and an integer may not hold it
+  const auto whole = static_cast<std::int64_t>(std::clamp(seconds, 0.0, kMost));
   if (whole >= 3600) return fmt::format("{} h {:02} m", whole / 3600, whole / 60 % 60);
   if (whole >= 60) return fmt::format("{} m {:02} s", whole / 60, whole % 60);
   return fmt::format("{} s", whole);
@@ -62,6 +64,7 @@ void Reporter::set_baselines(const StartBaselines& baselines) {
 void Reporter::cut_after(std::int64_t step) { metrics_->cut_after(step); }
 
 void Reporter::add(const StepReport& report) {
+  ++steps_taken_;
   tokens_ += report.tokens;
   window_.tokens += report.tokens;
   if (report.skipped) {
@@ -97,7 +100,7 @@ void Reporter::write_line(const StepReport& last) {
   scalar("train/rate", last.step, last.rate);
   scalar("train/tokens_per_second", last.step, speed);
   const auto left = seconds_since(started_) * static_cast<double>(config_.steps - last.step) /
-                    static_cast<double>(last.step - first_step_);
+                    static_cast<double>(steps_taken_);
   const auto beside =
       frequencies_ > 0 ? fmt::format(" (frequencies {:.2f})", frequencies_) : std::string();
   const auto learned = window_.targets > 0

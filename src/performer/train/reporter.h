@@ -57,7 +57,8 @@ class Reporter {
   double earlier_seconds_ = 0;      // of the run, before this start
   std::int64_t earlier_lines_ = 0;  // of metrics, that the checkpoint has seen
   std::int64_t first_step_ = 0;
-  double frequencies_ = 0;  // perplexity of guesses by frequency; 0: not known
+  std::int64_t steps_taken_ = 0;  // since this start, those that were gone back from too
+  double frequencies_ = 0;        // perplexity of guesses by frequency; 0: not known
 };
 
 }  // namespace performer::train
