@@ -93,6 +93,16 @@ def test_a_dumped_recipe_dumps_the_same(name: str, tmp_path: Path) -> None:
     assert second.stdout == first.stdout
 
 
+def test_what_no_line_of_a_recipe_says_is_missed_by_its_name(tmp_path: Path) -> None:
+    recipe = tmp_path / "empty.toml"
+    recipe.write_text("")
+    done = run_program("train", recipe, "--out", tmp_path / "run")
+    assert done.returncode == 2, done.stderr
+    assert done.stderr == (
+        f"performer: {recipe}: data.train: no data; name a file, or choose data.task=recall\n"
+    )
+
+
 def test_the_table_of_recipes_is_complete() -> None:
     table = (CONFIGS / "README.md").read_text()
     rows = {line.split("|")[1].strip(" `") for line in table.splitlines() if line.startswith("| `")}

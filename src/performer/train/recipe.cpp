@@ -102,7 +102,11 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& assi
   });
   // The model is as long as its rows unless the recipe says otherwise.
   if (!tree.contains("model.max_length")) recipe.model.max_length = recipe.data.length;
-  check(recipe);
+  try {
+    check(recipe);
+  } catch (const Error& error) {  // what is missing stands nowhere: the file is the place
+    fail(error.code(), "{}: {}", path, error.what());
+  }
   return recipe;
 }
 
