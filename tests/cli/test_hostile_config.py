@@ -96,7 +96,7 @@ def test_numbers_of_the_wrong_kind_are_named(checkpoint: Path) -> None:
 
 
 def test_a_large_file_of_a_checkpoint_is_not_read(checkpoint: Path) -> None:
-    change(checkpoint, "config.json", lambda text: text + " " * (2 << 20))
+    change(checkpoint, "config.json", lambda text: text + " " * (5 << 20))
     assert "longer than such a file can be" in refused(run_program("eval", checkpoint), 4)
 
 
