@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 #include <memory>
@@ -81,6 +82,19 @@ TEST(SentencePiece, ALineOfAMebibyteIsCutBetweenCharacters) {
   EXPECT_EQ(pieces.decode(pieces.encode(line)), line);
 }
 
+TEST(SentencePiece, LettersOfLongLinesAreLearned) {
+  const TemporaryFolder folder;
+  for (const std::size_t size : {14'000, 140'000}) {
+    std::string line;
+    while (line.size() < size) line += "Ж щ цена внимания ";
+    write_file_atomic(folder / "text", words(4000) + line + '\n');
+    train_tokenizer({(folder / "text").string()}, (folder / "m").string(),
+                    {.vocabulary = 400, .threads = 1});
+    const SentencePiece pieces(read_file(folder / "m"), "m");
+    EXPECT_LE(pieces.encode("внимания").size(), 8U) << size;  // bytes, where they are not: 16
+  }
+}
+
 TEST(SentencePiece, SpecialsComeFirst) {
   const SentencePiece pieces(model(), "model");
   EXPECT_EQ(pieces.pad(), 0);
@@ -103,6 +117,17 @@ TEST(SentencePiece, OneModelServesManyThreads) {
   }
   for (auto& thread : threads) thread.join();
   for (const auto& tokens : seen) EXPECT_EQ(tokens, expected);
+}
+
+TEST(SentencePiece, ATextOfOneLongLineIsEnough) {
+  const TemporaryFolder folder;
+  std::string line = words(60'000);
+  std::ranges::replace(line, '\n', ' ');
+  ASSERT_GT(line.size(), 300'000U);
+  write_file_atomic(folder / "text", line);
+  const auto result = train_tokenizer({(folder / "text").string()}, (folder / "m").string(),
+                                      {.vocabulary = 400, .threads = 1});
+  EXPECT_EQ(result.vocabulary, 400);
 }
 
 TEST(SentencePiece, ModelsThatAreNoneOrDamagedAreRefusedOrWork) {

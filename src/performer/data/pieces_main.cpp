@@ -15,6 +15,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "performer/data/pieces_frame.h"
@@ -36,6 +37,7 @@ void check(const sentencepiece::util::Status& status) {
   const std::size_t place = why.rfind("] ");  // after the place in the library's source
   if (place != std::string::npos) why = why.substr(place + 2);
   while (!why.empty() && why.back() == '.') why.pop_back();
+  if (why.empty()) why = "SentencePiece can make nothing of it, and does not say why";
   throw Refused{why};
 }
 
@@ -49,7 +51,7 @@ std::size_t line_length(std::string_view text) {
   return length;
 }
 
-// The lines of the socket's stream, with their line feeds.
+// The lines of the socket's stream, with their line feeds; long ones in parts, as they are encoded.
 class StreamLines final : public sentencepiece::SentenceIterator {
  public:
   StreamLines() { Next(); }
@@ -57,16 +59,18 @@ class StreamLines final : public sentencepiece::SentenceIterator {
   const std::string& value() const override { return line_; }
   sentencepiece::util::Status status() const override { return {}; }
   void Next() override {
-    line_.clear();
-    while (begin_ < end_ || refill()) {
+    line_ = std::exchange(rest_, {});
+    while (!line_.ends_with('\n') && line_.size() <= kMaxLine && (begin_ < end_ || refill())) {
       const auto* first = buffer_.data() + begin_;
       const auto* feed = static_cast<const char*>(std::memchr(first, '\n', end_ - begin_));
       const std::size_t size =
           feed != nullptr ? static_cast<std::size_t>(feed - first) + 1 : end_ - begin_;
       line_.append(first, size);
       begin_ += size;
-      if (feed != nullptr) return;
     }
+    const std::size_t length = line_length(line_);
+    rest_ = line_.substr(length);
+    line_.resize(length);
   }
   // Takes what is left of the stream, so that who sends it comes to its end.
   void drain() {
@@ -86,7 +90,7 @@ class StreamLines final : public sentencepiece::SentenceIterator {
 
   std::vector<char> buffer_ = std::vector<char>(1 << 16);
   std::size_t begin_ = 0, end_ = 0;
-  std::string line_;
+  std::string line_, rest_;  // rest_: of a line that was cut
 };
 
 std::string train(const std::string& request) {
@@ -111,6 +115,7 @@ std::string train(const std::string& request) {
       {"control_symbols", "<mask>"},
       {"user_defined_symbols", "\n"},
       {"input_sentence_size", "10000000"},
+      {"max_sentence_length", std::to_string(kMaxLine)},  // longer ones would be left out
       {"shuffle_input_sentence", "false"},
       {"num_threads", std::to_string(settings.threads)},
       {"minloglevel", "2"},
