@@ -174,3 +174,20 @@ def test_rollbacks_that_do_not_help_end_the_run(recipe: Path, tmp_path: Path) ->
     given_up = re.search(r"3 rollbacks to step (\d+) did not help", last)
     assert given_up, said
     assert said.count(f"rolled back to step {given_up[1]},") == 3
+
+
+def test_a_rollback_without_a_checkpoint_is_kept_in_the_metrics(
+    recipe: Path, tmp_path: Path
+) -> None:
+    rare = ("train.checkpoint_every=1000", "train.valid_every=0")
+    settings = (*ROLLBACK, "guard.spike_factor=1.000001", *rare)
+    said = train(recipe, tmp_path / "long", *settings, "train.steps=30")
+    assert "there is no checkpoint to go back to" in said
+    rollbacks = [r for r in metrics(tmp_path / "long") if r.get("event") == "rollback"]
+    last = rollbacks[0]["from"]
+    assert [r["step"] for r in rollbacks] == [r["from"] for r in rollbacks]
+    out = tmp_path / "short"  # ends with that step: the line must be of what is saved
+    train(recipe, out, *settings, f"train.steps={last}")
+    said = train(recipe, out, *settings, f"train.steps={last + 2}")
+    assert "are lost" not in said
+    assert [r for r in metrics(out) if r.get("event") == "rollback"] == rollbacks[:1]

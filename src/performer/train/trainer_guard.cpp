@@ -86,6 +86,9 @@ void Trainer::diverge(const std::string& why) {
 bool Trainer::roll_back(const StepReport& report) {
   settle();
   spike_.reset();  // a second spike meanwhile is undone with the first
+  const auto event = [&](std::int64_t step) {
+    reporter_.event({{"step", step}, {"event", "rollback"}, {"from", report.step}});
+  };
   auto kept = progress_;
   ++kept.extra_draws;
   guard_.reset();
@@ -99,6 +102,7 @@ bool Trainer::roll_back(const StepReport& report) {
     log_warning(
         "step {}: there is no checkpoint to go back to; training goes on, with new random features",
         report.step);
+    event(report.step);
   } else {
     if (++kept.rollbacks > recipe_.guard.max_rollbacks) {
       diverge(fmt::format("{} rollbacks to step {} did not help, the last from step {}",
@@ -115,9 +119,9 @@ bool Trainer::roll_back(const StepReport& report) {
     guard_.reset();
     log_warning("step {}: rolled back to step {}, with new random features", report.step,
                 progress_.step);
+    // Of the next step: a kill before the next save cuts this line, and the rollback happens again.
+    event(progress_.step + 1);
   }
-  // Of the next step: a kill before the next save cuts this line, and the rollback happens again.
-  reporter_.event({{"step", progress_.step + 1}, {"event", "rollback"}, {"from", report.step}});
   return checkpoint.has_value();
 }
 
