@@ -37,6 +37,18 @@ def test_a_run_begins_by_saying_what_it_is(said: str) -> None:
     assert re.search(pattern, lines["baseline"])
 
 
+def test_rows_that_may_be_long_cost_nothing_before_they_are(recipe: Path, tmp_path: Path) -> None:
+    fasta = tmp_path / "short.fasta"
+    fasta.write_text(">a\nACDEFGHIKLMNPQRSTVWY\n>b\nAAAAACCCC\n")
+    flags = ("--set", "data.length=20000000", "--set", "train.steps=1", "--set", "data.valid=")
+    more = ("--set", "train.valid_every=0", "--threads", "1", "--set", f"data.train={fasta}")
+    more = (*more, "--set", "data.pad_multiple=8")
+    few = "-d 1500000"  # KiB; a call with all 20 million positions takes twice as much
+    done = run_program("train", recipe, "--out", tmp_path / "run", *flags, *more, limit=few)
+    assert done.returncode == 0, done.stderr
+    assert "attention by cpu/" in done.stderr
+
+
 def test_progress_and_curve_show_the_perplexity_beside_that_of_frequencies(
     said: str, tmp_path: Path
 ) -> None:

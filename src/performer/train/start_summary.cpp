@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <exception>
 #include <string>
 
 #include "performer/core/log.h"
@@ -87,6 +89,9 @@ void log_model(const Start& start, std::int64_t parameters) {
            m.positions == "none" ? "no" : m.positions, m.causal ? "causal" : "bidirectional");
 }
 
+// Rows may be allowed to be far longer than any is; the implementation is the same from here on.
+constexpr std::int64_t kAskedLength = 4096;
+
 // The implementation that serves the first FAVOR+ layer, asked by a call of a row's shape.
 std::string kernel_of(const Start& start) {
   const auto& model = start.recipe.model;
@@ -96,8 +101,8 @@ std::string kernel_of(const Start& start) {
     const at::NoGradGuard no_grad;
     const auto options =
         at::TensorOptions(parse_precision(start.recipe.train.precision)).device(start.device);
-    const auto head =
-        at::zeros({1, model.heads, start.recipe.data.length, model.head_dim()}, options);
+    const auto length = std::min(start.recipe.data.length, kAskedLength);
+    const auto head = at::zeros({1, model.heads, length, model.head_dim()}, options);
     auto transformer = start.model;
     transformer->block(layer).core().forward({head, head, head}, {});
     return last_kernel();
@@ -105,12 +110,21 @@ std::string kernel_of(const Start& start) {
   return "torch's own operators";
 }
 
+// A word of a line is not worth the run.
+std::string try_kernel_of(const Start& start) {
+  try {
+    return kernel_of(start);
+  } catch (const std::exception&) {
+    return "what its first step will tell";
+  }
+}
+
 void log_device(const Start& start) {
   const auto threads = start.device.is_cpu() ? fmt::format(", {} thread{}", at::get_num_threads(),
                                                            at::get_num_threads() == 1 ? "" : "s")
                                              : std::string();
   log_info("device    {}{}, {}; attention by {}", start.device.str(), threads,
-           start.recipe.train.precision, kernel_of(start));
+           start.recipe.train.precision, try_kernel_of(start));
 }
 
 StartBaselines baselines(const Start& start) {
