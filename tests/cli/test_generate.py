@@ -132,6 +132,16 @@ def test_images_that_are_there_are_not_overwritten_unless_asked(
     assert old.read_bytes().startswith(b"\x89PNG")
 
 
+def test_a_name_that_takes_no_image_is_told_before_sampling(
+    pixel_run: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "sheet.png").mkdir()
+    done = run_program("generate", pixel_run, "--n", "2", "-o", tmp_path, "--overwrite")
+    assert done.returncode == 5, done.stderr
+    assert "sheet.png: is a folder" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["sheet.png"]
+
+
 @pytest.mark.parametrize(
     ("options", "said"),
     [

@@ -1,11 +1,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
 #include "performer/cli/model_options.h"
+#include "performer/core/file.h"
 #include "performer/train/generate.h"
 
 /// `performer generate`, by what comes out: sequences as text, or images.
@@ -47,13 +49,15 @@ class ImageFolder {
   std::int64_t values() const { return values_; }
 
   /// Writes sample-001.png ... and, for two samples or more, sheet.png; says where they are.
-  void write(const GenerateOptions& o, const Sampled& sampled) const;
+  void write(const GenerateOptions& o, const Sampled& sampled);
 
  private:
   std::string folder_;
   std::int64_t values_ = 0;
   std::vector<std::string> files_;
   std::string sheet_;  // empty: one sample needs none
+  // Opened with the folder: a disk or a name that takes no file is known before hours of sampling.
+  std::unique_ptr<AtomicFile> first_file_, sheet_file_;
 };
 
 }  // namespace performer::cli

@@ -62,20 +62,25 @@ ImageFolder::ImageFolder(const GenerateOptions& o, const train::LoadedModel& loa
   if (old != all.end() && !o.overwrite) {
     fail(ExitCode::kUsage, "{}: already exists; name another folder, or pass --overwrite", *old);
   }
+  first_file_ = std::make_unique<AtomicFile>(files_.front());
+  if (!sheet_.empty()) sheet_file_ = std::make_unique<AtomicFile>(sheet_);
 }
 
-void ImageFolder::write(const GenerateOptions& o, const Sampled& sampled) const {
+void ImageFolder::write(const GenerateOptions& o, const Sampled& sampled) {
   std::vector<data::Image> images;
   images.reserve(files_.size());
   for (const auto& tokens : sampled.generated.sequences) {
     images.push_back(image_of(tokens, sampled.loaded.space));
   }
-  for (std::size_t i = 0; i < images.size(); ++i) {
+  first_file_->writer().write(data::png_bytes(images.front()));
+  first_file_->commit();
+  for (std::size_t i = 1; i < images.size(); ++i) {
     write_file_atomic(files_[i], data::png_bytes(images[i]));
   }
   if (!sheet_.empty()) {
     const auto scale = data::visible_scale(sampled.loaded.space.shape);
-    write_file_atomic(sheet_, data::png_bytes(data::contact_sheet(images, scale)));
+    sheet_file_->writer().write(data::png_bytes(data::contact_sheet(images, scale)));
+    sheet_file_->commit();
   }
   if (o.json) {
     auto all = report_of(sampled);
