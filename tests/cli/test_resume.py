@@ -284,3 +284,14 @@ def test_pipes_among_the_files_of_a_run_are_named_and_not_waited_for(
     said = train(recipe, out, "train.steps=6", code=5)
     assert "metrics.jsonl: a pipe" in said
     assert said.count("\n") == 2  # and where it would have gone on from
+
+
+def test_a_change_of_a_run_that_has_ended_is_none(recipe: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=3")
+    before = metrics(out)
+    flags = ("--set", "train.steps=3", "--change", "optimizer.rate=0.5")
+    done = run_program("train", recipe, "--out", out, *flags)
+    assert "finished before; nothing to do" in done.stderr
+    assert "no longer" not in done.stderr
+    assert metrics(out) == before

@@ -52,6 +52,8 @@ void Trainer::resume_from(const Checkpoint& checkpoint) {
   store_.forget_after(progress_.step);
   log_info("resuming at step {} from {}", progress_.step, place);
   reporter_.start_after(progress_.step);
+  // Without a step to come nothing is trained with the new values.
+  if (progress_.step >= recipe_.train.steps || patience_is_over()) return;
   for (const auto& change : changes) {
     log_info("after step {} {} is {}, no longer {}", change.step, change.key, change.after,
              change.before);
