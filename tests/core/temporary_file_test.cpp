@@ -6,10 +6,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <filesystem>
 #include <functional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "performer/core/error.h"
@@ -87,6 +89,23 @@ TEST(TemporaryFile, OfALivingProgramStays) {
   slow.publish();
   EXPECT_EQ(read_file(folder / "a"), "second");
   EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"a"});
+}
+
+// One clears away what the other has named and not locked yet.
+TEST(TemporaryFile, OfProgramsThatBeginAtOnceNoneLosesItsFile) {
+  const TemporaryFolder folder;
+  std::atomic<int> lost = 0;
+  std::vector<std::thread> programs;
+  for (int i = 0; i < 4; ++i) {
+    programs.emplace_back([&] {
+      for (int round = 0; round < 10'000; ++round) {
+        TemporaryFile file(folder / "a", Naming::kFirst);
+        if (error_of([&] { file.publish(); }).code() != ExitCode::kOk) ++lost;
+      }
+    });
+  }
+  for (auto& program : programs) program.join();
+  EXPECT_EQ(lost, 0);
 }
 
 TEST(TemporaryFile, TakesTheTargetsPlaceUnderBothNamings) {

@@ -39,6 +39,11 @@ std::filesystem::path with_free_name(const std::filesystem::path& target, const 
 
 bool lock(int file) { return ::flock(file, LOCK_EX | LOCK_NB) == 0; }
 
+// Who has the lock of a new file is about to clear it away: then its link is gone.
+void wait_for_lock(int file) {
+  while (::flock(file, LOCK_EX) != 0 && errno == EINTR) continue;
+}
+
 std::string path_of_descriptor(int file) { return fmt::format("/proc/self/fd/{}", file); }
 
 FileDescriptor open_nameless(const std::filesystem::path& folder) {
@@ -78,6 +83,13 @@ void check_target(const std::filesystem::path& target) {
   }
 }
 
+bool is_named(int file, const std::filesystem::path& path) {
+  struct stat open {};
+  struct stat there {};
+  return ::fstat(file, &open) == 0 && ::lstat(path.c_str(), &there) == 0 &&
+         open.st_dev == there.st_dev && open.st_ino == there.st_ino;
+}
+
 // What a living program writes is locked, and stays.
 void clear_left(const std::filesystem::path& target) {
   const std::string prefix = prefix_of(target);
@@ -92,7 +104,9 @@ void clear_left(const std::filesystem::path& target) {
     if (!ours || !entry->is_regular_file(ignored)) continue;
     const FileDescriptor file(
         ::open(entry->path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
-    if (file.get() >= 0 && lock(file.get())) ::unlink(entry->path().c_str());
+    if (file.get() < 0 || !lock(file.get())) continue;
+    // Its program may have published it meanwhile, and another taken the name for a new one.
+    if (is_named(file.get(), entry->path())) ::unlink(entry->path().c_str());
   }
 }
 
@@ -121,7 +135,8 @@ void TemporaryFile::open_named() {
       file_ = FileDescriptor(::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
       return file_.get() < 0 ? errno : 0;
     });
-    lock(file_.get());  // where a file system cannot lock, nobody clears anything away either
+    wait_for_lock(
+        file_.get());  // where a file system cannot lock, nobody clears anything away either
   } while (::fstat(file_.get(), &status) == 0 && status.st_nlink == 0);
 }
 
