@@ -18,7 +18,7 @@ struct SamplingOptions {
   std::int64_t seed = 0;
   std::int64_t length = 500;            // most new tokens
   std::int64_t stop = -1;               // a token that ends a sequence; -1: none
-  std::vector<std::int64_t> forbidden;  // tokens that are never drawn
+  std::vector<std::int64_t> forbidden = {};  // tokens that are never drawn
 };
 
 /// One token from `logits` [V]: a function of (logits, options, sequence, position) alone.
