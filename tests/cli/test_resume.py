@@ -82,7 +82,10 @@ def test_a_run_does_not_go_on_as_another(recipe: Path, tmp_path: Path) -> None:
     assert "model.layers is 2 there and 3 here" in said
     assert "go on with the run's by --set model.layers=2, or take another --out" in said
     said = train(recipe, out, "model.layers=3", "train.batch=4", "data.seed=7", code=2)
-    assert "the recipe differs from that of the run: model.layers is 2 there and 3 here; " in said
+    assert (
+        "tiny.toml differs from the recipe of that run: model.layers is 2 there and 3 here; "
+        in said
+    )
     assert "data.seed is 0 there and 7 here; train.batch is 2 there and 4 here; go on" in said
     assert "--change" not in said  # which could not settle all of it
     train(recipe, out, "train.steps=4")  # a longer run is the same run

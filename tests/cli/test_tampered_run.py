@@ -112,3 +112,17 @@ def test_lost_metrics_are_told(run: Path) -> None:
         lines = whole.count(b"\n")
         said = resume(copy / "run", code=0)
         assert f"holds {kept.count(bytes([10]))} of the {lines} lines" in said
+
+
+@pytest.mark.parametrize("pointer", ["best", "latest"])
+def test_a_pointer_that_leads_to_itself_is_named_and_mended(
+    pointer: str, recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=2", "train.valid_every=1")
+    (out / pointer).unlink()
+    (out / pointer).symlink_to(pointer)
+    said = train(recipe, out, "train.steps=3", "train.valid_every=1")
+    assert f"{out / pointer}: missing; " in said
+    assert "resuming at step 2" in said
+    assert (out / pointer).read_text()

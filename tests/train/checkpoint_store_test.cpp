@@ -200,8 +200,9 @@ TEST(CheckpointStoreTest, PipesInThePlaceOfPointersAreNamedInsteadOfWaitedFor) {
     fs::remove(folder / "best");
     fs::remove(folder / name);
     ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
-    EXPECT_EQ(error_of([&] { resolve_checkpoint(folder.path()); }).what(),
-              (folder / name).string() + ": not a file");
+    EXPECT_EQ(
+        error_of([&] { resolve_checkpoint(folder.path()); }).what(),
+        (folder / name).string() + ": not a file; take another one by --checkpoint: there are 1");
     EXPECT_EQ(error_of([&] { store.prune({}); }).code(), ExitCode::kCorrupt);
     store.mend_best(1, [](const Error&) {});
   }

@@ -24,11 +24,6 @@ data::Image image_of(const std::vector<std::int64_t>& tokens, const data::TokenS
   return image;
 }
 
-bool is_there(const fs::path& path) {
-  std::error_code unknown;
-  return fs::exists(fs::symlink_status(path, unknown));
-}
-
 void make_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(folder, error);

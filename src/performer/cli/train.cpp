@@ -96,8 +96,8 @@ ExitCode run(const Options& o) {
   const std::filesystem::path out =
       o.out.empty() ? std::filesystem::path("runs") / std::filesystem::path(o.recipe).stem()
                     : std::filesystem::path(o.out);
-  const train::TrainerOptions options{out,       device,     o.overfit,
-                                      o.restart, o.new_data, keys_of(o.changes)};
+  const train::TrainerOptions options{
+      out, device, o.overfit, o.restart, o.new_data, keys_of(o.changes), o.recipe};
   train::Trainer trainer(recipe, options);
   std::unique_ptr<train::Profile> profile;
   if (o.profile) profile = std::make_unique<train::Profile>();

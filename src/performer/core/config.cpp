@@ -76,11 +76,6 @@ std::string join(const std::vector<std::string_view>& words) {
   return text;
 }
 
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kShown = 200;
-  return text.size() <= kShown ? text : text.substr(0, utf8_prefix(text.substr(0, kShown))) + "...";
-}
-
 // As written where it could be a key, else in quotes and harmless.
 std::string key_text(const std::string& name) {
   constexpr std::string_view kLetters =

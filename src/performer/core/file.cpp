@@ -105,6 +105,11 @@ std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes)
   return text;
 }
 
+bool is_there(const std::filesystem::path& path) {
+  std::error_code unknown;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, unknown));
+}
+
 void fsync_folder(const std::filesystem::path& folder) {
   const FileDescriptor file(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   // Some network file systems cannot sync folders (EINVAL); their renames are the server's matter.

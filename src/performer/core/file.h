@@ -22,6 +22,9 @@ std::string read_file(const std::filesystem::path& path, std::int64_t max_bytes 
 void read_pieces(const std::filesystem::path& path,
                  const std::function<void(std::span<const std::byte>)>& take);
 
+/// Whether anything has this name, a link to nothing or to itself too. Asks without throwing.
+bool is_there(const std::filesystem::path& path);
+
 /// Makes the names of a folder's entries durable: to be called after a file was made or renamed.
 void fsync_folder(const std::filesystem::path& folder);
 

@@ -62,4 +62,9 @@ std::size_t utf8_prefix(std::string_view text) {
   return i;
 }
 
+std::string shortened(const std::string& text) {
+  constexpr std::size_t kShown = 200;
+  return text.size() <= kShown ? text : text.substr(0, utf8_prefix(text.substr(0, kShown))) + "...";
+}
+
 }  // namespace performer

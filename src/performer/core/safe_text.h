@@ -14,6 +14,9 @@ std::string shown(std::string_view text);
 /// a byte model may make is obeyed like any program's) and bytes that are not UTF-8 as \xNN.
 std::string printable(std::string_view text);
 
+/// The beginning of a long text of whole letters, for a message.
+std::string shortened(const std::string& text);
+
 /// Bytes at the beginning that are well-formed UTF-8: all, or those before the first wrong one.
 std::size_t utf8_prefix(std::string_view text);
 

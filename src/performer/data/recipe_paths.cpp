@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const std::string& item) {
+bool is_found(const std::string& item) {
   std::error_code unknown;
   return fs::exists(item, unknown) || (is_pattern(item) && matches_any(item));
 }
@@ -26,8 +26,8 @@ void check_text(const std::string& item, std::string_view key) {
 void look_beside(std::string& item, const fs::path& folder, std::string_view key) {
   if (item.empty() || item == "-" || fs::path(item).is_absolute()) return;
   const std::string beside = (folder / item).lexically_normal().string();
-  if (!is_there(beside)) return;
-  if (is_there(item)) {
+  if (!is_found(beside)) return;
+  if (is_found(item)) {
     log_info("data.{}: {} is read, beside the recipe; {} in the working folder is not", key, beside,
              item);
   } else {
@@ -57,7 +57,7 @@ void check_named_files(const DataConfig& config, const std::string& recipe, bool
   const fs::path folder = fs::path(recipe).parent_path();
   const auto missing = [&](std::string_view key, const PathList& list, const auto& tell) {
     for (const auto& item : list.items) {
-      if (item.empty() || item == "-" || is_there(item)) continue;
+      if (item.empty() || item == "-" || is_found(item)) continue;
       tell(fmt::format("data.{}: {}", key, not_there(item, folder)));
     }
   };

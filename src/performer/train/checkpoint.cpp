@@ -135,7 +135,7 @@ Checkpoint open_pointed(const fs::path& run_folder, const std::string& pointer) 
   const fs::path file = run_folder / pointer;
   const Pointer named = read_pointer(file);
   const fs::path folder = checkpoint_folder(run_folder, named.step);
-  if (!fs::exists(folder)) {
+  if (!is_there(folder)) {
     fail(ExitCode::kCorrupt, "{}: missing, though {} names it", folder.string(), file.string());
   }
   Checkpoint checkpoint = Checkpoint::open(folder);

@@ -83,7 +83,7 @@ void clear_leftovers(const fs::path& folder) {
       remove_tree(path);
     } else if (is_replaced(name)) {
       const fs::path home = folder / name.substr(kReplaced.size());
-      if (fs::exists(home)) {
+      if (is_there(home)) {
         remove_tree(path);
       } else {
         rename_path(path, home);

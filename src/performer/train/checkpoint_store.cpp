@@ -108,13 +108,13 @@ void CheckpointStore::save(std::int64_t step, const CheckpointContent& content) 
 
 void CheckpointStore::put_in_place(const fs::path& temporary, std::int64_t step) {
   const fs::path home = checkpoint_folder(run_, step);
-  if (!fs::exists(home)) {
+  if (!is_there(home)) {
     rename_path(temporary, home);
     return;
   }
   // A `best` that names this step means the bytes that leave now.
-  const bool same = fs::is_regular_file(home / "manifest.json") &&
-                    hash_of_manifest(temporary) == hash_of_manifest(home);
+  const bool same =
+      is_there(home / "manifest.json") && hash_of_manifest(temporary) == hash_of_manifest(home);
   if (!same && pointed_step("best") == step) {
     remove_tree(run_ / "best");
   }
@@ -123,7 +123,7 @@ void CheckpointStore::put_in_place(const fs::path& temporary, std::int64_t step)
 
 std::optional<std::int64_t> CheckpointStore::pointed_step(const char* pointer) const {
   const fs::path file = run_ / pointer;
-  if (!fs::exists(file)) {
+  if (!is_there(file)) {
     return std::nullopt;
   }
   return read_pointer(file).step;
@@ -131,7 +131,7 @@ std::optional<std::int64_t> CheckpointStore::pointed_step(const char* pointer) c
 
 std::optional<Checkpoint> CheckpointStore::newest_good(
     const std::function<void(const Error&)>& rejected) const {
-  if (steps().empty() && !fs::exists(run_ / "latest")) {
+  if (steps().empty() && !is_there(run_ / "latest")) {
     return std::nullopt;
   }
   try {
@@ -203,11 +203,12 @@ void CheckpointStore::mend_best(std::optional<std::int64_t> step,
   try {
     named = pointed_step("best");
   } catch (const Error& error) {
-    if (fs::is_directory(run_ / "best")) throw;  // not ours: perhaps somebody's copy
+    std::error_code unknown;
+    if (fs::is_directory(run_ / "best", unknown)) throw;  // not ours: perhaps somebody's copy
     rejected(error);
     remove_tree(run_ / "best");
   }
-  if (step && named != step && fs::exists(checkpoint_folder(run_, *step))) {
+  if (step && named != step && is_there(checkpoint_folder(run_, *step))) {
     mark_best(*step);
   }
 }

@@ -17,11 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_there(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path, ignored);
-}
-
 // Steps of the checkpoints of a run folder, ascending, verified or not.
 std::vector<std::int64_t> steps_of(const fs::path& run) {
   std::vector<std::int64_t> steps;

@@ -16,8 +16,8 @@ struct SamplingOptions {
   std::int64_t top_k = 0;  // 0: all
   double top_p = 1;        // smallest set of tokens with this probability
   std::int64_t seed = 0;
-  std::int64_t length = 500;            // most new tokens
-  std::int64_t stop = -1;               // a token that ends a sequence; -1: none
+  std::int64_t length = 500;                 // most new tokens
+  std::int64_t stop = -1;                    // a token that ends a sequence; -1: none
   std::vector<std::int64_t> forbidden = {};  // tokens that are never drawn
 };
 

@@ -8,6 +8,7 @@
 #include "performer/core/config.h"
 #include "performer/core/error.h"
 #include "performer/core/json.h"
+#include "performer/core/safe_text.h"
 #include "performer/core/sha256.h"
 #include "performer/train/run_state.h"
 
@@ -42,13 +43,8 @@ std::string text_of(const Field& field) {
   return std::visit([](const auto* value) { return Json(*value).dump(); }, field.value);
 }
 
-std::string shortened(const std::string& text) {
-  constexpr std::size_t kShown = 120;
-  return text.size() <= kShown ? text : text.substr(0, kShown) + "…";
-}
-
 // All differences at once, and the options that settle all of them.
-[[noreturn]] void refuse(const std::vector<Change>& differences, const std::string& place) {
+[[noreturn]] void refuse(const std::vector<Change>& differences, const Resumed& resumed) {
   std::string what, theirs, mine;
   for (const auto& d : differences) {
     what +=
@@ -58,11 +54,11 @@ std::string shortened(const std::string& text) {
   }
   const bool may_change =
       std::ranges::all_of(differences, [](const Change& d) { return on_request(d.key); });
-  fail(
-      ExitCode::kUsage,
-      "{}: the recipe differs from that of the run: {}go on with the run's by{}, {}or take another "
-      "--out, or --restart",
-      place, what, theirs, may_change ? fmt::format("with yours by{}, ", mine) : std::string());
+  fail(ExitCode::kUsage,
+       "{}: {} differs from the recipe of that run: {}go on with the run's by{}, {}or take another "
+       "--out, or --restart",
+       resumed.place, resumed.recipe, what, theirs,
+       may_change ? fmt::format("with yours by{}, ", mine) : std::string());
 }
 
 std::string of_file(const std::map<std::string, std::string>& files, const char* name) {
@@ -117,7 +113,7 @@ std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
     const bool may = free(key) || resumed.changeable.contains(key);
     (may ? changes : refused).push_back({resumed.step, key, old_text, new_text});
   }
-  if (!refused.empty()) refuse(refused, resumed.place);
+  if (!refused.empty()) refuse(refused, resumed);
   return changes;
 }
 

@@ -27,7 +27,8 @@ std::vector<Change> changes_from_json(const JsonView& json);
 void check_changeable(const std::string& key);
 
 struct Resumed {
-  std::string place;  // the checkpoint, in errors
+  std::string place;   // the checkpoint, in errors
+  std::string recipe;  // the file of the recipe, in errors
   std::int64_t step = 0;
   std::set<std::string> changeable;  // keys that the user has named
 };

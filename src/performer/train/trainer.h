@@ -26,10 +26,11 @@ namespace performer::train {
 struct TrainerOptions {
   std::filesystem::path out;
   at::Device device = at::kCPU;
-  std::int64_t overfit = 0;         // > 0: the first so many batches again and again
-  bool restart = false;             // forget what an earlier run left in the folder
-  bool new_data = false;            // an earlier run may go on though the data have changed
-  std::set<std::string> changes{};  // keys in which the recipe may differ from an earlier run's
+  std::int64_t overfit = 0;           // > 0: the first so many batches again and again
+  bool restart = false;               // forget what an earlier run left in the folder
+  bool new_data = false;              // an earlier run may go on though the data have changed
+  std::set<std::string> changes{};    // keys in which the recipe may differ from an earlier run's
+  std::string recipe = "the recipe";  // its file, in errors
 };
 
 enum class Outcome : std::uint8_t {

@@ -29,8 +29,9 @@ void Trainer::restore() {
 
 void Trainer::resume_from(const Checkpoint& checkpoint) {
   const auto place = checkpoint.folder().string();
-  auto changes = compare_recipes(recipe_from_json(checkpoint.config(), place + "/config.json"),
-                                 recipe_, {place, checkpoint.step(), options_.changes});
+  auto changes =
+      compare_recipes(recipe_from_json(checkpoint.config(), place + "/config.json"), recipe_,
+                      {place, options_.recipe, checkpoint.step(), options_.changes});
   check_same_tokens(checkpoint.tokenizer(), token_files_, place);
   load(checkpoint);
   if (progress_.overfit != options_.overfit) {
