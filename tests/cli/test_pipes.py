@@ -53,5 +53,8 @@ def test_training_refuses_a_pipe_for_two_splits(recipe: Path, tmp_path: Path) ->
 
 def test_a_second_look_at_standard_input_says_what_is_wrong() -> None:
     done = run_program("data", "stats", "-", "-", input=">a\nMKV\n")
+    assert done.returncode == 2
+    assert "- comes twice" in done.stderr
+    done = run_program("data", "stats", "-", "/dev/stdin", input=">a\nMKV\n")
     assert done.returncode == 3
     assert "a pipe can be read only once" in done.stderr

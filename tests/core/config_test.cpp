@@ -206,6 +206,17 @@ TEST(Config, TakesLettersOutsideAsciiInStringsAndCommentsAlone) {
   EXPECT_EQ(complaint("kinds = [\"\"\"x\"\"\"\", caf\xc3\xa9]\n"), "recipe.toml:1: " + want);
 }
 
+// The parser reads on behind such a quote, and letters that the guard took for a string's with it.
+TEST(Config, TakesNoQuoteInsideOfAWordForAString) {
+  EXPECT_EQ(complaint("layers = 09'''05-2\xc9\xab'''\n"),
+            "recipe.toml:1: a quote where no string can begin");
+  EXPECT_EQ(read("kinds = [ 'a',\t\"b\"]\n\"layers\" = 3\n").layers, 3);
+}
+
+TEST(Config, TellsWhatTheParserMetInOneLine) {
+  EXPECT_EQ(complaint("causal = t\nlayers = 1\n").find('\n'), std::string::npos);
+}
+
 TEST(Config, AssignmentsTakeAnyPath) {
   const std::string deep = times(20, "a.") + "fa";
   for (const std::string& path : {std::string("\xc3\xa9t\xc3\xa9.fa"), deep, times(40, "[")}) {

@@ -50,12 +50,20 @@ Json to_json(const toml::node& node, const std::string& place) {
   fail(ExitCode::kUsage, "{}: values are numbers, strings, true, false and lists of them", place);
 }
 
+// The parser shows what it met, line feeds too.
+std::string in_one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) line += c == '\n' ? "\\n" : c == '\r' ? "\\r" : std::string(1, c);
+  return line;
+}
+
 toml::table parse(std::string_view text, const std::string& source) {
   guard_toml(text, source);
   try {
     return toml::parse(text, source);
   } catch (const toml::parse_error& error) {
-    fail(ExitCode::kUsage, "{}:{}: {}", source, error.source().begin.line, error.description());
+    fail(ExitCode::kUsage, "{}:{}: {}", source, error.source().begin.line,
+         in_one_line(error.description()));
   } catch (const BrokenAssumption&) {
     fail(ExitCode::kUsage, "{}: not TOML; `--dump-config` of a good recipe shows the form", source);
   }

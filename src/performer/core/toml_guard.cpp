@@ -33,6 +33,14 @@ std::size_t end_of_string(std::string_view text, std::size_t start) {
   return text.size();
 }
 
+// Whether a string may begin after what was read: at the beginning of a line, of a value, or of a
+// part of a key. A quote inside of a bare word is none, and the parser reads on behind it.
+bool may_begin_string(std::string_view before) {
+  const auto last = before.find_last_not_of(" \t");
+  return last == std::string_view::npos ||
+         std::string_view("=,[{.\n\r\xbf").find(before[last]) != std::string_view::npos;
+}
+
 bool ends_key(char c) { return c == '\n' || c == '=' || c == ',' || c == '[' || c == '{'; }
 
 }  // namespace
@@ -52,6 +60,9 @@ void guard_toml(std::string_view text, const std::string& source) {
       continue;
     }
     if (c == '"' || c == '\'') {
+      if (!may_begin_string(text.substr(0, i))) {
+        refuse(i, "a quote where no string can begin");
+      }
       i = end_of_string(text, i);
       continue;
     }
