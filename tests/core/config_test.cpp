@@ -206,11 +206,30 @@ TEST(Config, TakesLettersOutsideAsciiInStringsAndCommentsAlone) {
   EXPECT_EQ(complaint("kinds = [\"\"\"x\"\"\"\", caf\xc3\xa9]\n"), "recipe.toml:1: " + want);
 }
 
-// The parser reads on behind such a quote, and letters that the guard took for a string's with it.
+// The parser sees no string behind such a quote, and letters outside ASCII there.
 TEST(Config, TakesNoQuoteInsideOfAWordForAString) {
-  EXPECT_EQ(complaint("layers = 09'''05-2\xc9\xab'''\n"),
-            "recipe.toml:1: a quote where no string can begin");
-  EXPECT_EQ(read("kinds = [ 'a',\t\"b\"]\n\"layers\" = 3\n").layers, 3);
+  const std::string letter = "\xc9\xab";
+  for (const char* word : {"09'''", "5 \"", "5.\"\"\"", "[1, 2.'", "{a = 1.'", "\"a\"'"}) {
+    EXPECT_EQ(complaint("layers = " + (word + letter) + "\n"),
+              "recipe.toml:1: a quote where no string can begin");
+  }
+  for (const char* word : {"09[[['''", "82{\"", "a ['", "'a'{\"", "{{\""}) {
+    EXPECT_EQ(complaint("layers = " + (word + letter) + "\n"),
+              "recipe.toml:1: a bracket where neither a list nor a table can begin");
+  }
+}
+
+TEST(Config, TakesEveryPlaceOfAString) {
+  const auto c = read(
+      "\"layers\" = 3 # '\n'inner'.\"rate\"=2.0\r\nkinds = [ '\xc3\xa9',\t\"b\", # \"\n "
+      "\"\"\"c\"\"\"\n]\n");
+  EXPECT_EQ(c.layers, 3);
+  EXPECT_EQ(c.kinds, (std::vector<std::string>{"\xc3\xa9", "b", "c"}));
+  EXPECT_EQ(read("inner = { 'rate' = 3.0 }\n").inner.rate, 3);
+  EXPECT_EQ(read("[ \"inner\" ]\nrate = 3.0\n").inner.rate, 3);
+  EXPECT_EQ(read("[inner]\n'rate' = 3.0\n").inner.rate, 3);
+  EXPECT_EQ(complaint("[[ \"inner\" ]]\nrate = 3.0\n").find("quote"), std::string::npos);
+  EXPECT_NE(complaint("a.'\xc3\xa9'.b = [[1, 2], [3]]\n").find("unknown key"), std::string::npos);
 }
 
 TEST(Config, TellsWhatTheParserMetInOneLine) {

@@ -137,8 +137,9 @@ void ConfigTree::set(std::string_view assignment, std::string_view option) {
   const std::string place = fmt::format("{} {}", option, key);
   std::string value;
   try {
-    guard_toml(text, place);
-    const auto table = toml::parse("value = " + text);
+    const std::string line = "value = " + text;
+    guard_toml(line, place);
+    const auto table = toml::parse(line);
     if (table.size() != 1) throw Error(ExitCode::kUsage, "");
     value = to_json(*table.get("value"), place).dump();
   } catch (const std::runtime_error&) {
