@@ -206,16 +206,14 @@ TEST(Config, TakesLettersOutsideAsciiInStringsAndCommentsAlone) {
   EXPECT_EQ(complaint("kinds = [\"\"\"x\"\"\"\", caf\xc3\xa9]\n"), "recipe.toml:1: " + want);
 }
 
-// The parser sees no string behind such a quote, and letters outside ASCII there.
-TEST(Config, TakesNoQuoteInsideOfAWordForAString) {
+// Where the parser sees no string behind a quote, it met the letter with undefined behaviour.
+TEST(Config, TakesNoLetterOutsideAsciiBehindAQuoteThatBeginsNoString) {
   const std::string letter = "\xc9\xab";
-  for (const char* word : {"09'''", "5 \"", "5.\"\"\"", "[1, 2.'", "{a = 1.'", "\"a\"'"}) {
-    EXPECT_EQ(complaint("layers = " + (word + letter) + "\n"),
-              "recipe.toml:1: a quote where no string can begin");
-  }
-  for (const char* word : {"09[[['''", "82{\"", "a ['", "'a'{\"", "{{\""}) {
-    EXPECT_EQ(complaint("layers = " + (word + letter) + "\n"),
-              "recipe.toml:1: a bracket where neither a list nor a table can begin");
+  for (const char* word : {"09'''", "5 \"", "5.\"\"\"", "[1, 2.'", "{a = 1.'", "\"a\"'", "09[[['''",
+                           "82{\"", "a ['", "'a'{\"", "{{\""}) {
+    EXPECT_EQ(
+        complaint("layers = " + (word + letter) + "\n"),
+        "recipe.toml:1: a letter outside ASCII, where only strings and comments may have one");
   }
 }
 
@@ -228,7 +226,6 @@ TEST(Config, TakesEveryPlaceOfAString) {
   EXPECT_EQ(read("inner = { 'rate' = 3.0 }\n").inner.rate, 3);
   EXPECT_EQ(read("[ \"inner\" ]\nrate = 3.0\n").inner.rate, 3);
   EXPECT_EQ(read("[inner]\n'rate' = 3.0\n").inner.rate, 3);
-  EXPECT_EQ(complaint("[[ \"inner\" ]]\nrate = 3.0\n").find("quote"), std::string::npos);
   EXPECT_NE(complaint("a.'\xc3\xa9'.b = [[1, 2], [3]]\n").find("unknown key"), std::string::npos);
 }
 

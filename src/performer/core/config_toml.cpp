@@ -19,7 +19,9 @@ constexpr void require_assumption(bool holds) {
 #define TOML_ASSERT(condition) require_assumption(static_cast<bool>(condition))
 #include <toml++/toml.h>
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <nlohmann/json.hpp>
 
 #include "performer/core/config.h"
@@ -57,10 +59,47 @@ std::string in_one_line(std::string_view text) {
   return line;
 }
 
-toml::table parse(std::string_view text, const std::string& source) {
-  guard_toml(text, source);
+bool is_ascii(char c) { return static_cast<signed char>(c) >= 0; }
+
+std::string_view line_of(std::string_view text, std::uint32_t number) {
+  for (; number > 1 && !text.empty(); --number) {
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  }
+  return text.substr(0, text.find('\n'));
+}
+
+// Letters outside ASCII may stand in strings and comments alone. Elsewhere the parser's tables take
+// some of them for impossible, with undefined behaviour. So it reads the text first with another
+// character in their places, one that it takes in strings and comments and nowhere else.
+void check_letters(std::string_view text, const std::string& source) {
+  if (std::all_of(text.begin(), text.end(), is_ascii)) return;
+  std::string ascii(text);
+  std::replace_if(
+      ascii.begin(), ascii.end(), [](char c) { return !is_ascii(c); }, '~');
   try {
-    return toml::parse(text, source);
+    static_cast<void>(toml::parse(ascii));
+  } catch (const toml::parse_error& error) {
+    const auto line = error.source().begin.line;
+    const std::string_view met = line_of(text, line);
+    if (std::all_of(met.begin(), met.end(), is_ascii)) throw;
+    fail(ExitCode::kUsage,
+         "{}:{}: a letter outside ASCII, where only strings and comments may have one", source,
+         line);
+  }
+}
+
+// Throws what the parser throws, and Error.
+toml::table parse_or_throw(std::string_view text, const std::string& source) {
+  constexpr std::string_view kMark = "\xef\xbb\xbf";  // of byte order
+  if (text.starts_with(kMark)) text.remove_prefix(kMark.size());
+  guard_toml(text, source);
+  check_letters(text, source);
+  return toml::parse(text);
+}
+
+toml::table parse(std::string_view text, const std::string& source) {
+  try {
+    return parse_or_throw(text, source);
   } catch (const toml::parse_error& error) {
     fail(ExitCode::kUsage, "{}:{}: {}", source, error.source().begin.line,
          in_one_line(error.description()));
@@ -137,9 +176,7 @@ void ConfigTree::set(std::string_view assignment, std::string_view option) {
   const std::string place = fmt::format("{} {}", option, key);
   std::string value;
   try {
-    const std::string line = "value = " + text;
-    guard_toml(line, place);
-    const auto table = toml::parse(line);
+    const auto table = parse_or_throw("value = " + text, place);
     if (table.size() != 1) throw Error(ExitCode::kUsage, "");
     value = to_json(*table.get("value"), place).dump();
   } catch (const std::runtime_error&) {
