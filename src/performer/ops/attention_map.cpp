@@ -12,7 +12,7 @@ namespace performer {
 namespace {
 
 // Elements of one block of columns before rows are chosen or pooled.
-constexpr std::int64_t kBlockElements = std::int64_t{1} << 24;
+constexpr std::int64_t kMapBlock = std::int64_t{1} << 24;
 
 std::int64_t ceil_div(std::int64_t a, std::int64_t b) { return (a + b - 1) / b; }
 
@@ -103,7 +103,7 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
   const Tensor columns = positions_or_all(selection.columns, ceil_div(k.size(2), pool), q);
   const std::int64_t row_elements =
       std::max<std::int64_t>(q.size(0) * q.size(1) * std::max(queries.size(2), k.size(2)), 1);
-  const std::int64_t width = std::clamp<std::int64_t>(kBlockElements / row_elements, 16, 1024);
+  const std::int64_t width = std::clamp<std::int64_t>(kMapBlock / row_elements, 16, 1024);
   std::vector<Tensor> blocks;
   std::int64_t start = 0;
   do {

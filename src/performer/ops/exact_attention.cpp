@@ -11,7 +11,7 @@
 namespace performer {
 namespace {
 
-constexpr const char* kOp = "exact_attention";
+constexpr const char* kExactAttention = "exact_attention";
 
 // The fused kernels know neither masks with causality nor values of another width; without one
 // they would fall back to a matrix of Lq x Lk.
@@ -35,9 +35,9 @@ Tensor exact_attention_op(const Tensor& q, const Tensor& k, const Tensor& v, boo
 
 Tensor exact_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                        const ExactOptions& options) {
-  TORCH_CHECK(v.defined(), kOp, ": v must be a defined tensor");
-  check_heads(kOp, q, k, v);
-  const SoftmaxRows exact(kOp, q, k, options);
+  TORCH_CHECK(v.defined(), kExactAttention, ": v must be a defined tensor");
+  check_heads(kExactAttention, q, k, v);
+  const SoftmaxRows exact(kExactAttention, q, k, options);
   if (is_fused(q, k, v, options)) {
     const std::int64_t heads = q.size(1);
     return at::scaled_dot_product_attention(q, expand_heads(k, heads), expand_heads(v, heads),

@@ -24,45 +24,47 @@ Tensor features_op(const Tensor& x, const std::optional<Tensor>& projection,
                   bias.value_or(Tensor()), eps);
 }
 
-constexpr const char* kOp = "features: ";
+constexpr const char* kFeaturesOp = "features: ";
 
 void check_parameter(const Tensor& p, const char* name, const Tensor& x) {
   check_dense("features", name, p);
-  TORCH_CHECK(p.is_floating_point(), kOp, name, " must be floating point, got ", p.scalar_type());
-  TORCH_CHECK(p.device() == x.device(), kOp, name, " must be on the device of x, ", x.device(),
-              ", got ", p.device());
+  TORCH_CHECK(p.is_floating_point(), kFeaturesOp, name, " must be floating point, got ",
+              p.scalar_type());
+  TORCH_CHECK(p.device() == x.device(), kFeaturesOp, name, " must be on the device of x, ",
+              x.device(), ", got ", p.device());
 }
 
 void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,
                     std::optional<double> eps) {
-  TORCH_CHECK(x.defined() && x.dim() >= 1 && x.is_floating_point(), kOp,
+  TORCH_CHECK(x.defined() && x.dim() >= 1 && x.is_floating_point(), kFeaturesOp,
               "x must be a floating point tensor [..., D], got ",
               x.defined() ? c10::toString(x.scalar_type()) : "None", " ",
               x.defined() ? x.sym_sizes() : c10::SymIntArrayRef());
   check_dense("features", "x", x);
   if (projection.defined()) {
     check_parameter(projection, "W", x);
-    TORCH_CHECK(projection.dim() == 2 && projection.sym_size(1) == x.sym_size(-1), kOp,
+    TORCH_CHECK(projection.dim() == 2 && projection.sym_size(1) == x.sym_size(-1), kFeaturesOp,
                 "W must be [M, D] with D = ", x.sym_size(-1), " as in x, got ",
                 projection.sym_sizes());
-    TORCH_CHECK(projection.sym_size(0) > 0, kOp, "W must have at least one feature (row), got ",
-                projection.sym_sizes());
+    TORCH_CHECK(projection.sym_size(0) > 0, kFeaturesOp,
+                "W must have at least one feature (row), got ", projection.sym_sizes());
   } else {
-    TORCH_CHECK(!is_softmax_map(map), kOp, "feature_map '", to_string(map),
+    TORCH_CHECK(!is_softmax_map(map), kFeaturesOp, "feature_map '", to_string(map),
                 "' needs a projection W, got None");
   }
-  TORCH_CHECK(!eps || !is_softmax_map(map), kOp, "feature_map '", to_string(map),
+  TORCH_CHECK(!eps || !is_softmax_map(map), kFeaturesOp, "feature_map '", to_string(map),
               "' takes no eps (it estimates the softmax kernel exactly as defined), got ",
               eps.value_or(0));
-  TORCH_CHECK(!eps || (std::isfinite(*eps) && *eps >= 0), kOp,
+  TORCH_CHECK(!eps || (std::isfinite(*eps) && *eps >= 0), kFeaturesOp,
               "eps must be finite and not negative, got ", eps.value_or(0));
   check_float_range("features", "eps", eps.value_or(0), x.scalar_type());
   if (!bias.defined()) return;
-  TORCH_CHECK(is_exponential_map(map), kOp, "feature_map '", to_string(map), "' takes no bias");
+  TORCH_CHECK(is_exponential_map(map), kFeaturesOp, "feature_map '", to_string(map),
+              "' takes no bias");
   check_parameter(bias, "bias", x);
   const auto features = projection.sym_size(0) * num_map_features(map, 1);
-  TORCH_CHECK(bias.dim() == 1 && bias.sym_size(0) == features, kOp, "bias must be [", features,
-              "], one for each feature, got ", bias.sym_sizes());
+  TORCH_CHECK(bias.dim() == 1 && bias.sym_size(0) == features, kFeaturesOp, "bias must be [",
+              features, "], one for each feature, got ", bias.sym_sizes());
 }
 
 Tensor wide_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,

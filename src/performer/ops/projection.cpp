@@ -13,7 +13,6 @@
 namespace performer {
 namespace {
 
-constexpr std::int64_t kMaxDim = 1 << 14;                        // a block is dim x dim in float64
 constexpr std::int64_t kMaxHeads = std::int64_t{1} << 16;        // RandomKey
 constexpr std::int64_t kMaxIndex = (std::int64_t{1} << 32) - 1;  // RandomKey
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 32;     // 16 GiB; indices stay in range
@@ -67,7 +66,8 @@ void check_projection(std::string_view op, std::int64_t num_features, std::int64
   const std::int64_t heads = options.heads.value_or(1);
   TORCH_CHECK(num_features > 0, op, ": num_features must be positive, got ", num_features);
   TORCH_CHECK(dim > 0, op, ": dim must be positive, got ", dim);
-  TORCH_CHECK(dim <= kMaxDim, op, ": dim must be at most ", kMaxDim, ", got ", dim);
+  TORCH_CHECK(dim <= kMaxProjectionDim, op, ": dim must be at most ", kMaxProjectionDim, ", got ",
+              dim);
   TORCH_CHECK(heads > 0, op, ": heads must be positive, got ", heads);
   TORCH_CHECK(heads <= kMaxHeads, op, ": heads must be at most ", kMaxHeads, ", got ", heads);
   TORCH_CHECK(options.layer >= 0 && options.layer <= kMaxIndex, op, ": layer must be in 0 ... ",

@@ -8,6 +8,9 @@
 
 namespace performer {
 
+/// The widest rows: a block is dim x dim in float64.
+inline constexpr std::int64_t kMaxProjectionDim = 1 << 14;
+
 using at::Tensor;
 
 /// How the directions of the rows w_1 ... w_m depend on each other (paper, Sections 2.4 and B.2).

@@ -16,7 +16,6 @@ namespace performer {
 namespace {
 
 constexpr const char* kQuality = "approximation_quality";
-constexpr double kTargetVariance = 0.01;  // 10 % error of one kernel value
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 std::uint64_t mix(std::uint64_t z) {  // splitmix64

@@ -13,9 +13,8 @@ namespace performer {
 namespace {
 
 constexpr const char* kVerdict = "quality_verdict: ";
-constexpr double kRounding = 1e-6;        // equal errors are not worse
-constexpr double kMostFeatures = 16384;   // more are no advice
-constexpr double kTargetVariance = 0.01;  // of suggested_features
+constexpr double kRounding = 1e-6;       // equal errors are not worse
+constexpr double kMostFeatures = 16384;  // more are no advice
 
 std::vector<double> to_vector(const Tensor& t) {
   const Tensor values = t.to(at::kCPU, at::kDouble).contiguous();

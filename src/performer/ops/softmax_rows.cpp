@@ -12,7 +12,7 @@ namespace performer {
 namespace {
 
 // Elements of one block of weights: a few MB, whatever the length.
-constexpr std::int64_t kBlockElements = std::int64_t{1} << 21;
+constexpr std::int64_t kScoresPerBlock = std::int64_t{1} << 21;
 
 // [B, Lk] or [B, 1|Hkv|H, Lk] -> [B, 1|H, 1, Lk]
 Tensor expand_key_bias(const char* op, const Tensor& bias, const Tensor& k, std::int64_t heads) {
@@ -100,7 +100,7 @@ SoftmaxRows::SoftmaxRows(const char* op, const Tensor& q, const Tensor& k,
 
 std::int64_t SoftmaxRows::block_rows() const {
   const std::int64_t row = std::max<std::int64_t>(k_.size(0) * k_.size(1) * k_.size(2), 1);
-  return std::max<std::int64_t>(kBlockElements / row, 1);
+  return std::max<std::int64_t>(kScoresPerBlock / row, 1);
 }
 
 Tensor SoftmaxRows::products(const Tensor& q) const {
