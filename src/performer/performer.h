@@ -1,13 +1,13 @@
 #pragma once
 
 // The public operators of the library, in one include.
-#include "performer/ops/attention_map.h"
-#include "performer/ops/exact_attention.h"
-#include "performer/ops/favor_attention.h"
-#include "performer/ops/favor_state.h"
+#include "performer/ops/analysis/attention_map.h"
+#include "performer/ops/analysis/quality.h"
+#include "performer/ops/exact/attention.h"
+#include "performer/ops/favor/attention.h"
+#include "performer/ops/favor/state.h"
 #include "performer/ops/feature_map.h"
 #include "performer/ops/last_kernel.h"
-#include "performer/ops/oprf.h"
-#include "performer/ops/projection.h"
-#include "performer/ops/projection_structured.h"
-#include "performer/ops/quality.h"
+#include "performer/ops/projection/oprf.h"
+#include "performer/ops/projection/projection.h"
+#include "performer/ops/projection/structured.h"

@@ -15,7 +15,7 @@
 #include "performer/data/batch_stream.h"
 #include "performer/data/build.h"
 #include "performer/data/read_fasta.h"
-#include "performer/data/split.h"
+#include "performer/data/split_fasta.h"
 #include "performer/data/statistics.h"
 #include "performer/data/text.h"
 #include "performer/data/train_tokenizer.h"

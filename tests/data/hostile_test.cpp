@@ -17,7 +17,7 @@
 #include "performer/data/dataset.h"
 #include "performer/data/pixels.h"
 #include "performer/data/read_fasta.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "performer/data/text.h"
 #include "performer/data/tsv.h"
 #include "tests/data/temp_file.h"

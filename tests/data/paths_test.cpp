@@ -12,7 +12,7 @@
 #include "performer/data/read_fasta.h"
 #include "performer/data/recipe_paths.h"
 #include "performer/data/sequence_dataset.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "performer/ops/rotary.h"
+#include "performer/ops/rotary/rotary.h"
 #include "tests/models/tiny_model.h"
 #include "tests/support/message_of.h"
 

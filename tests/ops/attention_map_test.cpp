@@ -1,4 +1,4 @@
-#include "performer/ops/attention_map.h"
+#include "performer/ops/analysis/attention_map.h"
 #include "tests/support/message_of.h"
 
 #include <ATen/ATen.h>

@@ -1,4 +1,4 @@
-#include "performer/ops/exact_attention.h"
+#include "performer/ops/exact/attention.h"
 #include "tests/support/message_of.h"
 
 #include <ATen/ATen.h>

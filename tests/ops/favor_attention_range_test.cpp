@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "performer/ops/favor_state.h"
+#include "performer/ops/favor/state.h"
 #include "tests/support/oracle.h"
 
 // Generalised maps where their values leave the range of a type, or nearly cancel.

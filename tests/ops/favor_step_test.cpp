@@ -1,4 +1,4 @@
-#include "performer/ops/favor_step.h"
+#include "performer/ops/favor/step.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "performer/ops/oprf.h"
+#include "performer/ops/projection/oprf.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,8 +6,8 @@
 #include <cmath>
 #include <functional>
 
-#include "performer/ops/exact_attention.h"
-#include "performer/ops/favor_attention.h"
+#include "performer/ops/exact/attention.h"
+#include "performer/ops/favor/attention.h"
 #include "tests/support/message_of.h"
 
 namespace performer {

@@ -1,4 +1,4 @@
-#include "performer/ops/projection_structured.h"
+#include "performer/ops/projection/structured.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "performer/ops/projection.h"
+#include "performer/ops/projection/projection.h"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "performer/ops/projection_blocks.h"
+#include "performer/ops/projection/blocks.h"
 
 namespace performer {
 namespace {

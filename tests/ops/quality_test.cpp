@@ -1,4 +1,4 @@
-#include "performer/ops/quality.h"
+#include "performer/ops/analysis/quality.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include "performer/ops/exact_attention.h"
+#include "performer/ops/exact/attention.h"
 #include "tests/support/message_of.h"
 
 namespace performer {

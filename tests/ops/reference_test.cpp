@@ -1,4 +1,4 @@
-#include "performer/ops/reference.h"
+#include "performer/ops/reference/reference.h"
 
 #include <gtest/gtest.h>
 

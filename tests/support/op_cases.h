@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "performer/ops/favor_attention.h"
+#include "performer/ops/favor/attention.h"
 
 /// The one list of favor_attention problems that unit tests, gradient tests, GPU tests and benches
 /// share.

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "performer/ops/reference.h"
+#include "performer/ops/reference/reference.h"
 #include "tests/support/op_cases.h"
 
 /// How close an operator must come to reference::favor_attention, and the arithmetic of comparing.

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "performer/ops/feature_map.h"
-#include "performer/ops/projection.h"
+#include "performer/ops/projection/projection.h"
 #include "tests/theory/closed_forms.h"
 
 namespace performer::theory {

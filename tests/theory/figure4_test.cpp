@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "performer/ops/feature_map.h"
-#include "performer/ops/projection.h"
+#include "performer/ops/projection/projection.h"
 
 namespace performer {
 namespace {

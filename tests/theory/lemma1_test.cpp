@@ -2,7 +2,7 @@
 // independent and with orthogonal directions; with norms sqrt(d), the first two estimate SMREG.
 #include <gtest/gtest.h>
 
-#include "performer/ops/projection.h"
+#include "performer/ops/projection/projection.h"
 #include "tests/theory/estimators.h"
 
 namespace performer::theory {

@@ -9,7 +9,7 @@
 
 #include "performer/cli/data.h"
 #include "performer/cli/data_table.h"
-#include "performer/data/split.h"
+#include "performer/data/split_fasta.h"
 #include "performer/data/tsv.h"
 
 namespace performer::cli {

@@ -15,7 +15,7 @@
 #include "performer/data/build.h"
 #include "performer/data/content_hash.h"
 #include "performer/data/path_list.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "performer/data/statistics.h"
 #include "performer/data/token_space.h"
 

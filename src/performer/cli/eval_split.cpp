@@ -12,7 +12,7 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/batch_stream.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "performer/data/statistics.h"
 #include "performer/data/whole_sequences.h"
 #include "performer/models/length_limit.h"

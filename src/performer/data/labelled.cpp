@@ -9,7 +9,7 @@
 #include "performer/core/error.h"
 #include "performer/core/safe_text.h"
 #include "performer/data/content_hash.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "performer/data/text.h"
 #include "performer/data/tsv.h"
 

@@ -12,7 +12,7 @@
 #include "performer/data/read_fasta.h"
 #include "performer/data/recall.h"
 #include "performer/data/sequence_dataset.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 #include "performer/data/text.h"
 #include "performer/data/token_stream.h"
 

@@ -5,7 +5,7 @@
 
 #include "performer/core/error.h"
 #include "performer/data/file_kind.h"
-#include "performer/data/splits.h"
+#include "performer/data/split_sources.h"
 
 namespace performer::data {
 namespace {

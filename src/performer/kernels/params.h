@@ -35,7 +35,7 @@ struct Parameter {
   std::int64_t heads = 1;
 };
 
-/// The state (S, z, c) of performer/ops/favor_state.h, contiguous: [N, Hs, M', Dv], [N, Hs, M'].
+/// The state (S, z, c) of performer/ops/favor/state.h, contiguous: [N, Hs, M', Dv], [N, Hs, M'].
 struct StateView {
   float* kv = nullptr;  // null: absent
   float* normalizer = nullptr;

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "performer/ops/rotary.h"
+#include "performer/ops/rotary/rotary.h"
 
 namespace performer::models {
 

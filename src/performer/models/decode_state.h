@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "performer/ops/favor_state.h"
+#include "performer/ops/favor/state.h"
 
 namespace performer::models {
 

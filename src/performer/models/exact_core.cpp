@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "performer/ops/exact_attention.h"
+#include "performer/ops/exact/attention.h"
 
 namespace performer::models {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
-#include "performer/ops/favor_step.h"
-#include "performer/ops/projection.h"
+#include "performer/ops/favor/step.h"
+#include "performer/ops/projection/projection.h"
 
 namespace performer::models {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "performer/models/attention_core.h"
-#include "performer/ops/favor_attention.h"
+#include "performer/ops/favor/attention.h"
 
 namespace performer::models {
 

@@ -11,7 +11,7 @@
 #include "performer/models/attention_kind.h"
 #include "performer/models/model_cost.h"
 #include "performer/ops/feature_map.h"
-#include "performer/ops/projection.h"
+#include "performer/ops/projection/projection.h"
 
 namespace performer::models {
 namespace {

@@ -1,27 +1,12 @@
 #pragma once
 
-#include <torch/csrc/autograd/custom_function.h>
-
-#include <utility>
+#include "performer/models/block.h"
+#include "performer/models/pass.h"
 
 namespace performer::models {
 
-/// Anything a custom autograd function must keep for its backward pass beside tensors.
-template <class T>
-class Kept : public torch::CustomClassHolder {
- public:
-  explicit Kept(T value) : value_(std::move(value)) {}
-
-  static void put(torch::autograd::AutogradContext* ctx, T value) {
-    ctx->saved_data["kept"] =
-        c10::IValue::make_capsule(c10::make_intrusive<Kept>(std::move(value)));
-  }
-  static const T& get(torch::autograd::AutogradContext* ctx) {
-    return static_cast<const Kept&>(*ctx->saved_data["kept"].toCapsule()).value_;
-  }
-
- private:
-  T value_;
-};
+/// block.forward(x, pass) that stores x alone and computes the rest again in the backward pass: the
+/// same gradients bit for bit. Differentiable once; the block must outlive the graph.
+Tensor run_recomputed(BlockImpl& block, const Tensor& x, const Pass& pass);
 
 }  // namespace performer::models

@@ -7,7 +7,7 @@
 #include <functional>
 #include <utility>
 
-#include "performer/models/recompute.h"
+#include "performer/models/kept.h"
 
 namespace performer::models {
 namespace {

@@ -6,8 +6,8 @@
 #include <string>
 
 #include "performer/core/error.h"
-#include "performer/models/checkpointing.h"
 #include "performer/models/initialize.h"
+#include "performer/models/recompute.h"
 #include "performer/models/reversible.h"
 
 namespace performer::models {
@@ -50,7 +50,7 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::uint64_t seed)
 Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
   if (config_.reversible) return run_reversible(blocks_, x, pass);
   for (auto& block : blocks_) {
-    x = config_.checkpointing ? run_checkpointed(*block, x, pass) : block->forward(x, pass);
+    x = config_.checkpointing ? run_recomputed(*block, x, pass) : block->forward(x, pass);
   }
   return x;
 }

@@ -8,11 +8,11 @@
 #include <vector>
 
 #include "performer/models/block.h"
+#include "performer/models/class_head.h"
 #include "performer/models/decode_state.h"
 #include "performer/models/embedding.h"
-#include "performer/models/heads.h"
 #include "performer/models/model_config.h"
-#include "performer/ops/rotary.h"
+#include "performer/ops/rotary/rotary.h"
 
 namespace performer::models {
 

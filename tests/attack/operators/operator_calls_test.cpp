@@ -5,7 +5,7 @@
 #include <sstream>
 #include <string>
 
-#include "performer/ops/favor_attention.h"
+#include "performer/ops/favor/attention.h"
 #include "tests/attack/operators/contract.h"
 #include "tests/attack/operators/operator_call.h"
 #include "tests/attack/operators/watched.h"

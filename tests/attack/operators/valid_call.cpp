@@ -3,10 +3,10 @@
 #include <functional>
 #include <map>
 
-#include "performer/ops/favor_call.h"
-#include "performer/ops/favor_schema.h"
-#include "performer/ops/projection.h"
-#include "performer/ops/projection_structured.h"
+#include "performer/ops/favor/call.h"
+#include "performer/ops/favor/schema.h"
+#include "performer/ops/projection/projection.h"
+#include "performer/ops/projection/structured.h"
 #include "tests/attack/operators/operator_call.h"
 
 namespace performer::testing {

@@ -1,0 +1,168 @@
+#include <ATen/ATen.h>
+#include <ATen/autocast_mode.h>
+#include <torch/library.h>
+
+#include <functional>
+
+#include "performer/ops/backends/composed/backward.h"
+#include "performer/ops/backends/composed/forward.h"
+#include "performer/ops/backends/cpu.h"
+#include "performer/ops/backends/cuda.h"
+#include "performer/ops/backends/replay.h"
+#include "performer/ops/favor/fingerprint.h"
+#include "performer/ops/favor/schema.h"
+#include "performer/ops/last_kernel.h"
+
+// The operator on ATen alone, for every device, dtype, map and option: fallback of the fused
+// kernels.
+namespace performer {
+namespace {
+
+using composed::BackwardInputs;
+using composed::BackwardOutputs;
+using composed::ForwardOutputs;
+using composed::Problem;
+
+/// One sequence of a packed call: its rows of q, of k, and its state.
+struct Segment {
+  std::int64_t index, q_start, q_length, k_start, k_length;
+
+  Tensor queries(const Tensor& t) const { return narrow(t, 2, q_start, q_length); }
+  Tensor keys(const Tensor& t, std::int64_t dim) const { return narrow(t, dim, k_start, k_length); }
+  Tensor state(const Tensor& t) const { return narrow(t, 0, index, 1); }
+
+  FavorArgs args(const FavorArgs& a) const {
+    FavorArgs s = a;
+    s.q = queries(a.q), s.k = keys(a.k, 2), s.v = keys(a.v, 2);
+    s.key_mask = keys(a.key_mask, 1), s.key_bias = keys(a.key_bias, -1);
+    s.state_kv = state(a.state_kv), s.state_normalizer = state(a.state_normalizer);
+    s.state_log2_scale = state(a.state_log2_scale);
+    s.cu_seqlens_q = s.cu_seqlens_k = Tensor();
+    return s;
+  }
+
+ private:
+  static Tensor narrow(const Tensor& t, std::int64_t dim, std::int64_t start, std::int64_t length) {
+    return t.defined() ? t.narrow(dim, start, length) : t;
+  }
+};
+
+// Calls `body` once per dense problem: the whole call, or each packed sequence.
+void for_each_segment(const FavorArgs& args, const std::function<void(const Segment&)>& body) {
+  const PackedOffsets offsets = check_packed_offsets(args);
+  const auto* q = offsets.q.const_data_ptr<std::int64_t>();
+  const auto* k = offsets.k.const_data_ptr<std::int64_t>();
+  for (std::int64_t n = 0; n + 1 < offsets.q.numel(); ++n) {
+    body({n, q[n], q[n + 1] - q[n], k[n], k[n + 1] - k[n]});
+  }
+}
+
+void run_forward(const FavorArgs& args, const FavorResult& r) {
+  if (args.packed()) {
+    for_each_segment(args, [&](const Segment& s) {
+      forward(Problem(s.args(args)),
+              ForwardOutputs{s.queries(r.out), s.queries(r.row_sum), s.queries(r.row_log2_scale),
+                             s.state(r.kv), s.state(r.normalizer), s.state(r.log2_scale)});
+    });
+  } else {
+    forward(Problem(args),
+            ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
+  }
+  set_last_kernel("composed");
+}
+
+FavorResult forward_kernels(const FavorArgs& given) {
+  check_favor_args(given);
+  check_favor_values(given);
+  const FavorArgs args = with_own_offsets(given);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  FavorResult r = allocate_result(args);
+  r.fingerprint = favor_fingerprint(args);
+  check_state_fingerprint(args, r.fingerprint);
+  if (forward_cuda(args, r)) return r;
+  const FavorResult full = with_rows(args, r);
+  if (!forward_cpu(args, full)) run_forward(args, full);
+  return r;
+}
+
+// A zeroed accumulator [heads, ...] for a parameter's gradient; undefined when not needed.
+Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::ScalarType dtype) {
+  if (!needed) return {};
+  const Tensor zeros = at::zeros(p.sizes(), p.options().dtype(dtype));
+  return p.dim() == trailing ? zeros.unsqueeze(0) : zeros;
+}
+
+void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
+  const auto dtype = args.accumulate();
+  const auto& needs = saved.needs;
+  const FavorResult& r = saved.result;
+  BackwardInputs in{saved.grad_out, r.row_sum,    r.row_log2_scale, r.kv,
+                    r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer};
+  BackwardOutputs out{grads[kQ],
+                      grads[kK],
+                      grads[kV],
+                      accumulator(args.projection, needs[kProjection], 2, dtype),
+                      accumulator(args.projection_k, needs[kProjectionK], 2, dtype),
+                      accumulator(args.bias_q, needs[kBiasQ], 1, dtype),
+                      accumulator(args.bias_k, needs[kBiasK], 1, dtype),
+                      {},
+                      {},
+                      {}};
+  if (needs[kKeyBias]) {
+    out.key_bias = args.key_bias.dim() == 2 ? grads[kKeyBias].unsqueeze(1) : grads[kKeyBias];
+  }
+  if (needs[kStateKv])
+    out.state_kv = grads[kStateKv], out.state_normalizer = grads[kStateNormalizer];
+
+  if (args.packed()) {
+    for_each_segment(args, [&](const Segment& s) {
+      BackwardInputs i{s.queries(in.grad_out),       s.queries(in.row_sum),
+                       s.queries(in.row_log2_scale), s.state(in.kv),
+                       s.state(in.normalizer),       s.state(in.log2_scale),
+                       s.state(in.grad_kv),          s.state(in.grad_normalizer)};
+      BackwardOutputs o = out;
+      o.q = s.queries(out.q), o.k = s.keys(out.k, 2), o.v = s.keys(out.v, 2);
+      o.key_bias = s.keys(out.key_bias, 2);
+      o.state_kv = s.state(out.state_kv), o.state_normalizer = s.state(out.state_normalizer);
+      backward(Problem(s.args(args)), i, o);
+    });
+  } else {
+    backward(Problem(args), in, out);
+  }
+  const auto store = [&](Differentiable which, const Tensor& sum) {
+    if (sum.defined()) grads[which].copy_(sum.view_as(grads[which]));
+  };
+  store(kProjection, out.projection);
+  store(kProjectionK, out.projection_k);
+  store(kBiasQ, out.bias_q);
+  store(kBiasK, out.bias_k);
+  set_last_kernel("composed");
+}
+
+FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& given) {
+  check_favor_args(given);
+  check_favor_saved(saved, given);
+  check_favor_values(given);
+  check_saved_values(saved, given);
+  const FavorArgs args = with_own_offsets(given);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  FavorGradients grads = allocate_gradients(args, saved.needs);
+  if (backward_cpu(saved, args, grads) || backward_cuda(saved, args, grads)) return grads;
+  const bool own_forward = !served_by_cpu_kernels(args) && !served_by_cuda_kernels(args);
+  run_backward(own_forward ? saved : replay_forward(saved, args, &run_forward), args, grads);
+  return grads;
+}
+
+}  // namespace
+
+TORCH_LIBRARY_IMPL(performer, CPU, m) {
+  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
+}
+
+TORCH_LIBRARY_IMPL(performer, CUDA, m) {
+  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
+}
+
+}  // namespace performer

@@ -1,0 +1,72 @@
+#include "performer/ops/backends/composed/forward.h"
+
+#include <ATen/ATen.h>
+
+#include <limits>
+
+#include "performer/ops/backends/composed/chunk.h"
+#include "performer/ops/backends/composed/pow2.h"
+
+namespace performer::composed {
+namespace {
+
+RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
+  const Tensor scale = state.log2.unsqueeze(2).unsqueeze(2);  // [B, Hs, 1, 1, M']
+  const Tensor log2 = round_up_log2((queries.bound() + scale).amax(-1));
+  const Tensor weights = queries.scaled(scale - log2.unsqueeze(-1));
+  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2,
+          state.log2.gt(kReached).any(-1).unsqueeze(-1).unsqueeze(-1)};
+}
+
+void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows, Block block) {
+  const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
+  const Tensor denominator = rows.sums.select(-1, -1);
+  Tensor out;
+  if (p.args.renormalize) {
+    const Tensor zero = denominator.eq(0);
+    out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
+    // Exponential features never sum to 0: these left the range of the scales.
+    if (has_log_features(p.args.map())) {
+      const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
+      out = out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
+    }
+  } else {
+    out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
+  }
+  outputs.out.narrow(2, block.start, block.length).copy_(p.heads.join_queries(out));
+  outputs.row_sum.narrow(2, block.start, block.length).copy_(p.heads.join_queries(denominator));
+  outputs.row_log2_scale.narrow(2, block.start, block.length)
+      .copy_(p.heads.join_queries(rows.log2));
+}
+
+ScaledSum causal_pass(const Problem& p, const ForwardOutputs& outputs) {
+  ScaledSum state = p.initial_sum();
+  for (const Block block : split_blocks(p.key_length(), kChunk)) {
+    const KeyBlock keys = p.load_keys(block);
+    write_rows(p, outputs, attend_chunk(p.load_queries(block), keys, state), block);
+    state = merge(state, sum_keys(keys));
+  }
+  return state;
+}
+
+ScaledSum bidirectional_pass(const Problem& p, const ForwardOutputs& outputs) {
+  ScaledSum state = p.initial_sum();
+  for (const Block block : split_blocks(p.key_length(), p.block_length())) {
+    state = merge(state, sum_keys(p.load_keys(block)));
+  }
+  for (const Block block : split_blocks(p.query_length(), p.block_length())) {
+    write_rows(p, outputs, attend_state(p.load_queries(block), state), block);
+  }
+  return state;
+}
+
+}  // namespace
+
+void forward(const Problem& p, const ForwardOutputs& outputs) {
+  const ScaledSum state = p.args.causal ? causal_pass(p, outputs) : bidirectional_pass(p, outputs);
+  outputs.kv.copy_(state.sum.narrow(-1, 0, p.value_dim));
+  outputs.normalizer.copy_(state.sum.select(-1, -1));
+  outputs.log2_scale.copy_(state.log2);
+}
+
+}  // namespace performer::composed

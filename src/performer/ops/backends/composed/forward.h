@@ -1,0 +1,21 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "performer/ops/backends/composed/problem.h"
+
+namespace performer::composed {
+
+/// Where a pass over dense sequences writes: views of the operator's outputs.
+struct ForwardOutputs {
+  Tensor out;             // [B, H, Lq, Dv]
+  Tensor row_sum;         // [B, H, Lq] denominators, true value row_sum 2^row_log2_scale
+  Tensor row_log2_scale;  // [B, H, Lq] int32
+  Tensor kv;              // [B, Hs, M', Dv]
+  Tensor normalizer;      // [B, Hs, M']
+  Tensor log2_scale;      // [B, Hs, M'] int32
+};
+
+void forward(const Problem& problem, const ForwardOutputs& outputs);
+
+}  // namespace performer::composed

@@ -1,0 +1,71 @@
+#include "performer/ops/favor/arguments.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+namespace performer {
+namespace {
+
+// The head count of a parameter whose head axis comes before its last `trailing` axes.
+c10::SymInt parameter_heads(const Tensor& p, std::int64_t trailing) {
+  return p.dim() == trailing ? c10::SymInt(1) : p.sym_size(0);
+}
+
+}  // namespace
+
+double FavorArgs::resolved_scale() const {
+  if (scale) return *scale;
+  if (!is_softmax_map(map())) return 1.0;
+  return 1.0 / std::sqrt(static_cast<double>(q.size(-1)));
+}
+
+double FavorArgs::resolved_eps() const { return eps.value_or(default_eps(map())); }
+
+c10::SymInt FavorArgs::num_features() const {
+  const c10::SymInt rows = projection.defined() ? projection.sym_size(-2) : q.sym_size(-1);
+  return rows * num_map_features(map(), 1);
+}
+
+c10::SymInt FavorArgs::num_states() const {
+  return packed() ? cu_seqlens_k.sym_size(0) - 1 : q.sym_size(0);
+}
+
+c10::SymInt FavorArgs::state_heads() const {
+  const c10::SymInt query_heads = q.sym_size(1);
+  const auto has_query_heads = [&](const Tensor& p, std::int64_t trailing) {
+    return p.defined() && parameter_heads(p, trailing) == query_heads;
+  };
+  const bool per_query_head =
+      has_query_heads(key_projection(), 2) || has_query_heads(bias_k, 1) ||
+      (key_bias.defined() && key_bias.dim() == 3 && key_bias.sym_size(1) == query_heads);
+  return per_query_head ? query_heads : k.sym_size(1);
+}
+
+at::ScalarType FavorArgs::accumulate() const {
+  return q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+}
+
+Tensor empty_in_stride_order(const Tensor& like, c10::SymIntArrayRef sizes) {
+  const auto strides = like.sym_strides();
+  std::vector<std::int64_t> order(sizes.size());
+  std::iota(order.begin(), order.end(), 0);
+  // Expanded dimensions (stride 0) say nothing of the order and come first.
+  std::stable_sort(order.begin(), order.end(), [&](std::int64_t a, std::int64_t b) {
+    const auto& left = strides[static_cast<std::size_t>(a)];
+    const auto& right = strides[static_cast<std::size_t>(b)];
+    return right != 0 && (left == 0 || left > right);
+  });
+  std::vector<c10::SymInt> laid_out;
+  std::vector<std::int64_t> inverse(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    laid_out.push_back(sizes[static_cast<std::size_t>(order[i])]);
+    inverse[static_cast<std::size_t>(order[i])] = static_cast<std::int64_t>(i);
+  }
+  return at::empty_symint(laid_out, like.options()).permute(inverse);
+}
+
+}  // namespace performer

@@ -1,0 +1,70 @@
+#include "performer/ops/favor/attention.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include "performer/ops/favor/call.h"
+#include "performer/ops/favor/schema.h"
+
+namespace performer {
+namespace {
+
+std::optional<c10::SymInt> symbolic(const std::optional<std::int64_t>& n) {
+  return n ? std::optional<c10::SymInt>(*n) : std::nullopt;
+}
+
+}  // namespace
+
+FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                     const FavorOptions& o) {
+  return {q,
+          k,
+          v,
+          W,
+          std::string(to_string(o.feature_map)),
+          o.causality == Causality::kCausal,
+          o.scale,
+          o.eps,
+          o.renormalize == Renormalize::kYes,
+          o.key_mask,
+          o.cu_seqlens_q,
+          o.cu_seqlens_k,
+          symbolic(o.max_seqlen_q),
+          symbolic(o.max_seqlen_k),
+          o.projection_k,
+          o.bias_q,
+          o.bias_k,
+          o.key_bias,
+          o.initial_state.kv,
+          o.initial_state.normalizer,
+          o.initial_state.log2_scale,
+          o.initial_state.fingerprint,
+          c10::GradMode::is_enabled()};
+}
+
+std::pair<Tensor, FavorState> favor_attention_with_state(const Tensor& q, const Tensor& k,
+                                                         const Tensor& v, const Tensor& W,
+                                                         const FavorOptions& options) {
+  TORCH_CHECK(q.defined() && k.defined() && v.defined(),
+              "favor_attention: q, k and v must be defined tensors");
+  const auto r = call_favor_attention(favor_args(q, k, v, W, options));
+  return {r.out, {r.kv, r.normalizer, r.log2_scale, r.fingerprint}};
+}
+
+Tensor favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                       const FavorOptions& options) {
+  return favor_attention_with_state(q, k, v, W, options).first;
+}
+
+std::pair<Tensor, FavorState> favor_step(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& W, const FavorState& state,
+                                         FavorOptions options) {
+  TORCH_CHECK(q.defined() && q.dim() == 4 && q.size(2) == 1,
+              "favor_step: q must be one token, [batch, heads, 1, dim], got ",
+              q.defined() ? q.sizes() : at::IntArrayRef());
+  options.causality = Causality::kCausal;
+  options.initial_state = state;
+  return favor_attention_with_state(q, k, v, W, options);
+}
+
+}  // namespace performer

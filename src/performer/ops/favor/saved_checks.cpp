@@ -1,0 +1,94 @@
+#include <ATen/ATen.h>
+
+#include <vector>
+
+#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/state.h"
+
+// What the backward operator is given beside the forward arguments. Autograd hands back what the
+// forward pass made; a direct caller may hand in anything, and kernels index by these shapes.
+namespace performer {
+namespace {
+
+using Sizes = std::vector<c10::SymInt>;
+
+struct Expected {
+  const char* name;
+  const char* axes;
+  Sizes sizes;
+};
+
+void check_tensor(const FavorArgs& a, const Tensor& t, const Expected& expected) {
+  TORCH_CHECK(t.defined(), a.op, ": ", expected.name, " must be a defined tensor");
+  TORCH_CHECK(t.sym_sizes() == c10::SymIntArrayRef(expected.sizes), a.op, ": ", expected.name,
+              " must be ", c10::SymIntArrayRef(expected.sizes), " (", expected.axes, "), got ",
+              t.sym_sizes());
+  TORCH_CHECK(t.device() == a.q.device(), a.op, ": ", expected.name,
+              " must be on the device of q, ", a.q.device(), ", got ", t.device());
+}
+
+void check_tensor(const FavorArgs& a, const Tensor& t, const Expected& expected,
+                  at::ScalarType dtype) {
+  check_tensor(a, t, expected);
+  TORCH_CHECK(t.scalar_type() == dtype, a.op, ": ", expected.name, " must be ", dtype, ", got ",
+              t.scalar_type());
+}
+
+void check_gradient(const FavorArgs& a, const Tensor& t, const Expected& expected) {
+  check_tensor(a, t, expected);
+  TORCH_CHECK(t.is_floating_point(), a.op, ": ", expected.name, " must be floating point, got ",
+              t.scalar_type());
+}
+
+void check_needs(const FavorArgs& a, const FavorNeeds& needs) {
+  const Tensor* arguments[] = {
+      &a.q,      &a.k,      &a.v,        &a.projection, &a.projection_k,
+      &a.bias_q, &a.bias_k, &a.key_bias, &a.state_kv,   &a.state_normalizer};
+  constexpr const char* kNames[] = {
+      "q",      "k",      "v",        "projection", "projection_k",
+      "bias_q", "bias_k", "key_bias", "state_kv",   "state_normalizer"};
+  for (std::size_t i = 0; i < needs.size(); ++i) {
+    TORCH_CHECK(!needs[i] || arguments[i]->defined(), a.op, ": needs[", i,
+                "] asks for the gradient of ", kNames[i], ", which is not given");
+  }
+  TORCH_CHECK(needs[kStateKv] == needs[kStateNormalizer], a.op,
+              ": needs must ask for the gradients of state_kv and state_normalizer together, got ",
+              needs[kStateKv], " and ", needs[kStateNormalizer]);
+}
+
+}  // namespace
+
+void check_favor_saved(const FavorSaved& saved, const FavorArgs& a) {
+  const FavorResult& r = saved.result;
+  const Sizes rows = {a.q.sym_size(0), a.q.sym_size(1), a.q.sym_size(2)};
+  const Sizes sums = {a.num_states(), a.state_heads(), a.num_features()};
+  Sizes out = rows, kv = sums;
+  out.push_back(a.v.sym_size(3));
+  kv.push_back(a.v.sym_size(3));
+  constexpr const char* kRows = "batch, heads, length; favor_attention with for_backward=True";
+  constexpr const char* kOut = "batch, heads, length, value dim";
+  constexpr const char* kSums = "sequences, heads, features";
+  constexpr const char* kKv = "sequences, heads, features, value dim";
+  check_gradient(a, saved.grad_out, {"grad_out", kOut, out});
+  check_tensor(a, r.row_sum, {"row_sum", kRows, rows}, a.accumulate());
+  check_tensor(a, r.row_log2_scale, {"row_log2_scale", kRows, rows}, at::kInt);
+  check_tensor(a, r.kv, {"kv", kKv, kv}, a.accumulate());
+  check_tensor(a, r.normalizer, {"normalizer", kSums, sums}, a.accumulate());
+  check_tensor(a, r.log2_scale, {"log2_scale", kSums, sums}, at::kInt);
+  if (r.out.defined()) check_tensor(a, r.out, {"out", kOut, out}, a.q.scalar_type());
+  const auto check_state_gradient = [&](const Tensor& t, const Expected& expected) {
+    if (t.defined()) check_tensor(a, t, expected, a.accumulate());
+  };
+  check_state_gradient(saved.grad_kv, {"grad_kv", kKv, kv});
+  check_state_gradient(saved.grad_normalizer, {"grad_normalizer", kSums, sums});
+  check_needs(a, saved.needs);
+}
+
+void check_saved_values(const FavorSaved& saved, const FavorArgs& a) {
+  // The sum of two scales and, in a chunk without keys, of the empty one.
+  constexpr std::int64_t kRowLimit = std::int64_t{3} << 29;
+  check_range(a.op, "row_log2_scale", saved.result.row_log2_scale, -kRowLimit, kRowLimit);
+  check_range(a.op, "log2_scale", saved.result.log2_scale, kEmptyLog2Scale, kLargestLog2Scale);
+}
+
+}  // namespace performer

@@ -1,0 +1,19 @@
+#pragma once
+
+#include "performer/ops/favor/attention.h"
+
+namespace performer {
+
+/// favor_step that writes the next state over `state`, whose tensors must be contiguous: what a
+/// stream that nobody forks needs. One launch on CUDA, which a graph can record. No gradients. The
+/// fingerprint is not compared, so that nothing waits for a device: check_favor_state does that,
+/// once a stream. Returns [B, H, 1, Dv].
+Tensor favor_step_in_place(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                           const FavorState& state, FavorOptions options = {});
+
+/// Throws unless `state` was made with this W and these options. Waits for the device; does nothing
+/// while a graph is captured.
+void check_favor_state(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                       const FavorState& state, FavorOptions options = {});
+
+}  // namespace performer

@@ -1,0 +1,68 @@
+#include "performer/ops/rotary/rotary.h"
+
+#include <ATen/ATen.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace performer {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+class Rotate : public torch::autograd::Function<Rotate> {
+ public:
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Tensor& turns) {
+    ctx->save_for_backward({turns});
+    return turn_pairs(x, turns);
+  }
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    return {turn_pairs(grads[0], ctx->get_saved_variables()[0].conj()), Tensor()};
+  }
+};
+
+at::ScalarType complex_type(const at::TensorOptions& like) {
+  return like.dtype() == at::kDouble ? at::kComplexDouble : at::kComplexFloat;
+}
+
+// cos + i sin of positions [L] float64: [L, D/2] complex128.
+Tensor turns_of(const Tensor& positions, std::int64_t head_dim) {
+  const auto even = at::arange(0, head_dim, 2, positions.options());
+  const Tensor angle = at::outer(positions, at::pow(10000.0, even.div(-head_dim)));
+  return at::polar(at::ones_like(angle), angle);
+}
+
+}  // namespace
+
+Tensor turn_pairs(const Tensor& x, const Tensor& turns) {
+  const auto real = turns.scalar_type() == at::kComplexDouble ? at::kDouble : at::kFloat;
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(x.dim()), 1);
+  sizes[1] = turns.size(0);
+  sizes.back() = turns.size(1);
+  Tensor dense = x.to(real).contiguous();
+  if (dense.storage_offset() % 2 != 0) dense = dense.clone();  // complex numbers begin at even ones
+  const Tensor pairs = dense.unflatten(-1, {turns.size(1), 2});
+  const Tensor product = at::view_as_complex(pairs).mul(turns.view(sizes));
+  return at::view_as_real(product).flatten(-2).to(x.scalar_type());
+}
+
+Tensor rotate(const Tensor& x, const Tensor& turns) { return Rotate::apply(x, turns); }
+
+Tensor RotaryTables::turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like) {
+  const auto dtype = complex_type(like);
+  const std::int64_t known = table_.defined() ? table_.size(0) : 0;
+  if (known < first + length || table_.scalar_type() != dtype || table_.device() != like.device()) {
+    // Streams ask for one more each time: grow by doubling.
+    const std::int64_t capacity = std::max<std::int64_t>(first + length, first > 0 ? 2 * known : 0);
+    table_ = turns_of(at::arange(capacity, at::kDouble), head_dim_).to(dtype).to(like.device());
+  }
+  return table_.narrow(0, first, length);
+}
+
+Tensor RotaryTables::turns(const Tensor& index, const at::TensorOptions& like) const {
+  return turns_of(index.to(at::kDouble), head_dim_).to(complex_type(like));
+}
+
+}  // namespace performer
