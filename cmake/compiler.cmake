@@ -8,6 +8,13 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
       CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} ${CCACHE})
 endif()
 
+# Headers cost each file seconds, its own lines tenths of a second.
+option(PERFORMER_UNITY "Compile several files of a target as one" ON)
+function(performer_unity)
+  set_target_properties(${ARGN} PROPERTIES
+    UNITY_BUILD ${PERFORMER_UNITY} UNITY_BUILD_BATCH_SIZE 8)
+endfunction()
+
 add_library(performer_flags INTERFACE)
 target_compile_definitions(performer_flags INTERFACE FMT_HEADER_ONLY=1)   # torch brings fmt's headers alone
 target_compile_options(performer_flags INTERFACE
@@ -16,8 +23,14 @@ target_compile_options(performer_flags INTERFACE
   -Winvalid-pch       # a precompiled header that is passed over costs seconds per file
   -ffp-contract=off   # the random draw promises the same bits on every machine
   $<$<BOOL:${CCACHE}>:-fpch-preprocess>)
-if(PERFORMER_SANITIZE)
-  target_compile_options(performer_flags INTERFACE
-    -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all -fno-omit-frame-pointer -O1)
-  target_link_options(performer_flags INTERFACE -fsanitize=address,undefined)
+set(sanitizers -fsanitize=address,undefined -fno-sanitize=vptr -fno-sanitize-recover=all)
+if(PERFORMER_SANITIZE OR PERFORMER_FUZZ)
+  target_compile_options(performer_flags INTERFACE ${sanitizers} -fno-omit-frame-pointer -O1)
+  target_link_options(performer_flags INTERFACE ${sanitizers})
+endif()
+if(PERFORMER_FUZZ)
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    message(FATAL_ERROR "PERFORMER_FUZZ needs clang++, got ${CMAKE_CXX_COMPILER}: use `cmake --preset fuzz`")
+  endif()
+  target_compile_options(performer_flags INTERFACE -g -fsanitize=fuzzer-no-link)
 endif()

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of the includes between the folders of src/performer.
 
-cli -> {train, report, pretrained} -> {models -> ops -> kernels, data}; core serves all but kernels.
+cli -> {train -> infer -> run, report, pretrained} -> {models -> ops -> kernels, data}; core serves all
+but kernels.
 """
 
 import re
@@ -19,10 +20,12 @@ ALLOWED = {
     "ops": OPS,
     "models": MODELS,
     "data": {"core"},
-    "train": UPPER,
+    "run": UPPER,
+    "infer": UPPER | {"run"},
+    "train": UPPER | {"run", "infer"},
     "report": UPPER,
     "pretrained": UPPER,
-    "cli": UPPER | {"train", "report", "pretrained"},
+    "cli": UPPER | {"run", "infer", "train", "report", "pretrained"},
 }
 FRAMEWORK = ("torch/", "ATen/", "c10/", "caffe2/")  # unknown to kernels
 SUFFIXES = {".h", ".cpp", ".cuh", ".cu"}

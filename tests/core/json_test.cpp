@@ -14,7 +14,7 @@ namespace {
 
 using ::performer::testing::error_of;
 
-std::string complaint(const std::string& text, const JsonLimits& limits = {}) {
+std::string complaint_of(const std::string& text, const JsonLimits& limits = {}) {
   const Error error = error_of([&] { parse_json(text, "a.json", limits); });
   EXPECT_EQ(error.code(), ExitCode::kCorrupt) << text.substr(0, 100);
   return error.what();
@@ -29,41 +29,41 @@ TEST(Json, ReadsEveryKindOfValueInOrder) {
 }
 
 TEST(Json, NamesFileLineAndColumn) {
-  EXPECT_EQ(complaint("{\"a\": 1,\n  \"b\": x}"), "a.json: line 2, column 8: not JSON");
-  EXPECT_EQ(complaint("{} {}"), "a.json: line 1, column 4: not JSON");
-  EXPECT_EQ(complaint("{\"a\": [1,"),
+  EXPECT_EQ(complaint_of("{\"a\": 1,\n  \"b\": x}"), "a.json: line 2, column 8: not JSON");
+  EXPECT_EQ(complaint_of("{} {}"), "a.json: line 1, column 4: not JSON");
+  EXPECT_EQ(complaint_of("{\"a\": [1,"),
             "a.json: line 1, column 9: not JSON: it ends within a value; the file is cut short");
-  EXPECT_EQ(complaint(""), "a.json: line 1, column 0: not JSON");
+  EXPECT_EQ(complaint_of(""), "a.json: line 1, column 0: not JSON");
 }
 
 TEST(Json, RefusesKeysThatOccurTwice) {
-  EXPECT_EQ(complaint("{\"a\": 1,\n\"a\": 2}"),
+  EXPECT_EQ(complaint_of("{\"a\": 1,\n\"a\": 2}"),
             "a.json: line 2, column 3: the key \"a\" occurs twice");
-  EXPECT_EQ(complaint(R"({"x": [{"a": 1}, {"a": 1, "\u0061": 2}]})"),
+  EXPECT_EQ(complaint_of(R"({"x": [{"a": 1}, {"a": 1, "\u0061": 2}]})"),
             "a.json: line 1, column 34: the key \"a\" occurs twice");
 }
 
 TEST(Json, RefusesTextThatIsNotUtf8) {
   for (const std::string text : {"\"\xff\"", "\"\xc0\xaf\"", "\"\xed\xa0\x80\"", "\xff"}) {
-    EXPECT_NE(complaint(text).find("is not UTF-8"), std::string::npos) << complaint(text);
+    EXPECT_NE(complaint_of(text).find("is not UTF-8"), std::string::npos) << complaint_of(text);
   }
-  EXPECT_EQ(complaint("{\n\"caf\xe9\": 1}"),
+  EXPECT_EQ(complaint_of("{\n\"caf\xe9\": 1}"),
             "a.json: line 2, column 5: not JSON: the byte 0xe9 is not UTF-8");
-  EXPECT_EQ(complaint("\xc3\xa9"), "a.json: line 1, column 1: not JSON");
-  EXPECT_NE(complaint(R"("\ud800")").find("not JSON"), std::string::npos);
+  EXPECT_EQ(complaint_of("\xc3\xa9"), "a.json: line 1, column 1: not JSON");
+  EXPECT_NE(complaint_of(R"("\ud800")").find("not JSON"), std::string::npos);
 }
 
 TEST(Json, RefusesANulAndWhateverFollows) {
-  EXPECT_EQ(complaint(std::string("{\"a\":\n1}\0 {{{ \xff", 16)),
+  EXPECT_EQ(complaint_of(std::string("{\"a\":\n1}\0 {{{ \xff", 16)),
             "a.json: line 2, column 3: not JSON: a NUL byte");
-  EXPECT_NE(complaint(std::string("1\0", 2)).find("a NUL byte"), std::string::npos);
-  EXPECT_NE(complaint(std::string("\"a\0b\"", 5)).find("a NUL byte"), std::string::npos);
+  EXPECT_NE(complaint_of(std::string("1\0", 2)).find("a NUL byte"), std::string::npos);
+  EXPECT_NE(complaint_of(std::string("\"a\0b\"", 5)).find("a NUL byte"), std::string::npos);
   EXPECT_EQ(parse_json(R"("\u0000")", "a.json"), std::string(1, '\0'));
 }
 
 TEST(Json, RefusesNumbersBeyondTheFiniteOnes) {
-  EXPECT_EQ(complaint("[1e999]"), "a.json: line 1, column 7: a number beyond the finite ones");
-  EXPECT_NE(complaint("[NaN]").find("not JSON"), std::string::npos);
+  EXPECT_EQ(complaint_of("[1e999]"), "a.json: line 1, column 7: a number beyond the finite ones");
+  EXPECT_NE(complaint_of("[NaN]").find("not JSON"), std::string::npos);
 }
 
 TEST(Json, RefusesAnyDepthBeyondTheLimitWithoutUsingTheStack) {
@@ -71,16 +71,16 @@ TEST(Json, RefusesAnyDepthBeyondTheLimitWithoutUsingTheStack) {
   for (const std::string opening : {"[", "{\"a\":", "[{\"a\":"}) {
     std::string text;
     for (int i = 0; i < 1'000'000; ++i) text += opening;
-    EXPECT_NE(complaint(text, limits).find("nested deeper than 32 levels"), std::string::npos);
+    EXPECT_NE(complaint_of(text, limits).find("nested deeper than 32 levels"), std::string::npos);
   }
   EXPECT_EQ(parse_json("[[3]]", "a.json", {.depth = 2}).dump(), "[[3]]");
-  EXPECT_EQ(complaint("[[[3]]]", {.depth = 2}),
+  EXPECT_EQ(complaint_of("[[[3]]]", {.depth = 2}),
             "a.json: line 1, column 3: nested deeper than 2 levels");
 }
 
 TEST(Json, RefusesMoreBytesAndValuesThanAllowed) {
-  EXPECT_EQ(complaint("[1,2,3]", {.bytes = 6}), "a.json: 7 bytes, where at most 6 are allowed");
-  EXPECT_EQ(complaint("[1,2,3]", {.values = 3}), "a.json: line 1, column 7: more than 3 values");
+  EXPECT_EQ(complaint_of("[1,2,3]", {.bytes = 6}), "a.json: 7 bytes, where at most 6 are allowed");
+  EXPECT_EQ(complaint_of("[1,2,3]", {.values = 3}), "a.json: line 1, column 7: more than 3 values");
   EXPECT_EQ(parse_json("[1,2,3]", "a.json", {.values = 4}).size(), 3);
 }
 
@@ -108,7 +108,7 @@ TEST(Json, AgreesWithTheLibraryOnRandomTexts) {
       ++good;
       EXPECT_EQ(ours->dump(), theirs.dump()) << text;
     } else {
-      const bool twice = complaint(text).find("twice") != std::string::npos;
+      const bool twice = complaint_of(text).find("twice") != std::string::npos;
       EXPECT_TRUE(theirs.is_discarded() || twice) << text;
     }
   }

@@ -2,7 +2,7 @@
 #include <string>
 
 #include "performer/core/json.h"
-#include "performer/train/checkpoint_manifest.h"
+#include "performer/run/checkpoint_manifest.h"
 #include "tests/fuzz/targets.h"
 
 namespace performer::fuzz {
@@ -14,12 +14,12 @@ int json(Bytes bytes) {
     require(parse_json(value.dump(), "again.json") == value, "what is written reads back the same");
   });
   taken += accepts("manifest.json", [&] {
-    const auto manifest = train::parse_manifest(text, "manifest.json");
-    require(train::manifest_text(manifest) == text, "a manifest has one spelling");
+    const auto manifest = run::parse_manifest(text, "manifest.json");
+    require(run::manifest_text(manifest) == text, "a manifest has one spelling");
   });
   taken += accepts("latest", [&] {
-    const auto pointer = train::parse_pointer(text, "latest");
-    require(train::pointer_text(pointer) == text, "a pointer has one spelling");
+    const auto pointer = run::parse_pointer(text, "latest");
+    require(run::pointer_text(pointer) == text, "a pointer has one spelling");
   });
   return taken;
 }

@@ -3,7 +3,7 @@
 
 #include "performer/core/config.h"
 #include "performer/data/data_config.h"
-#include "performer/train/train_config.h"
+#include "performer/run/train_config.h"
 #include "tests/fuzz/targets.h"
 
 namespace performer::fuzz {
@@ -11,8 +11,8 @@ namespace {
 
 struct Recipe {
   data::DataConfig data;
-  train::OptimizerConfig optimizer;
-  train::TrainConfig train;
+  run::OptimizerConfig optimizer;
+  run::TrainConfig train;
 };
 
 template <class Config, class Visitor>

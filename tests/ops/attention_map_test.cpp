@@ -1,5 +1,6 @@
 #include "performer/ops/analysis/attention_map.h"
 #include "tests/support/message_of.h"
+#include "tests/support/oracle.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -11,16 +12,17 @@
 namespace performer {
 namespace {
 
+using testing::kF64;
+using testing::max_error;
 using testing::message_of;
 
-const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 constexpr std::int64_t kDim = 5, kRows = 12;
 
-struct Inputs {
+struct MapInputs {
   Tensor q, k, W;
 };
 
-Inputs make_inputs(std::int64_t lq, std::int64_t lk, std::int64_t key_heads = 2) {
+MapInputs make_inputs(std::int64_t lq, std::int64_t lk, std::int64_t key_heads = 2) {
   at::manual_seed(4);
   return {at::randn({2, 2, lq, kDim}, kF64), at::randn({2, key_heads, lk, kDim}, kF64),
           at::randn({2, kRows, kDim}, kF64)};
@@ -33,7 +35,7 @@ FavorOptions causal_options() {
 }
 
 // phi(x) phi(y)^T, each row divided by its sum, from the unstabilised features.
-Tensor dense_map(const Inputs& in, const FavorOptions& options) {
+Tensor dense_map(const MapInputs& in, const FavorOptions& options) {
   const bool softmax = is_softmax_map(options.feature_map);
   const double root = std::sqrt(options.scale.value_or(softmax ? 1 / std::sqrt(double{kDim}) : 1));
   std::vector<Tensor> heads;
@@ -49,10 +51,8 @@ Tensor dense_map(const Inputs& in, const FavorOptions& options) {
   return map / map.sum(-1, true);
 }
 
-double max_error(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
-
 TEST(AttentionMap, EqualsTheProductOfTheFeaturesForEveryMap) {
-  const Inputs in = make_inputs(9, 9);
+  const MapInputs in = make_inputs(9, 9);
   for (const FeatureMap map :
        {FeatureMap::kPositive, FeatureMap::kHyperbolic, FeatureMap::kTrigonometric,
         FeatureMap::kLoglinear, FeatureMap::kRelu, FeatureMap::kElu1}) {
@@ -65,7 +65,7 @@ TEST(AttentionMap, EqualsTheProductOfTheFeaturesForEveryMap) {
 }
 
 TEST(AttentionMap, RowsSumToOneInFloat32) {
-  const Inputs in = make_inputs(40, 70);
+  const MapInputs in = make_inputs(40, 70);
   const Tensor map = attention_map(in.q.to(at::kFloat), in.k.to(at::kFloat), in.W.to(at::kFloat));
   EXPECT_EQ(map.sizes(), at::IntArrayRef({2, 2, 40, 70}));
   EXPECT_EQ(map.scalar_type(), at::kFloat);
@@ -73,14 +73,14 @@ TEST(AttentionMap, RowsSumToOneInFloat32) {
 }
 
 TEST(AttentionMap, CausalIsExactlyZeroAboveTheDiagonal) {
-  const Inputs in = make_inputs(70, 70);
+  const MapInputs in = make_inputs(70, 70);
   const Tensor map = attention_map(in.q, in.k, in.W, causal_options());
   EXPECT_EQ(map.triu(1).abs().max().item<double>(), 0.0);
   EXPECT_LT((map.sum(-1) - 1).abs().max().item<double>(), 1e-12);
 }
 
 TEST(AttentionMap, ChosenRowsAndColumnsEqualThoseOfTheWholeMap) {
-  const Inputs in = make_inputs(30, 30);
+  const MapInputs in = make_inputs(30, 30);
   const Tensor rows = at::tensor({7, 0, 29, 7}, at::kLong), columns = at::tensor({3, 28}, at::kInt);
   for (const FavorOptions& options : {FavorOptions{}, causal_options()}) {
     const Tensor whole = attention_map(in.q, in.k, in.W, options);
@@ -102,7 +102,7 @@ TEST(AttentionMap, MoreColumnsThanOneBlockAreJoined) {
 }
 
 TEST(AttentionMap, MaskedColumnsAreZero) {
-  const Inputs in = make_inputs(9, 11);
+  const MapInputs in = make_inputs(9, 11);
   FavorOptions options;
   options.key_mask = at::ones({2, 11}, at::kBool);
   options.key_mask[0].narrow(0, 6, 5).fill_(false);
@@ -113,7 +113,7 @@ TEST(AttentionMap, MaskedColumnsAreZero) {
 }
 
 TEST(AttentionMap, PooledMapsAverageRowsAndSumColumns) {
-  const Inputs in = make_inputs(10, 10);
+  const MapInputs in = make_inputs(10, 10);
   ExactOptions exact_causal;
   exact_causal.causality = Causality::kCausal;
   const auto pooled = [](const Tensor& map, std::int64_t i, std::int64_t j) {
@@ -135,7 +135,7 @@ TEST(AttentionMap, PooledMapsAverageRowsAndSumColumns) {
 }
 
 TEST(AttentionMap, APoolBeyondEveryLengthIsOneBlock) {
-  const Inputs in = make_inputs(10, 10);
+  const MapInputs in = make_inputs(10, 10);
   const std::int64_t most = std::numeric_limits<std::int64_t>::max();
   for (const std::int64_t pool : {std::int64_t{11}, std::int64_t{1} << 40, most}) {
     const Tensor map = attention_map(in.q, in.k, in.W, {}, {{}, {}, pool});
@@ -148,7 +148,7 @@ TEST(AttentionMap, APoolBeyondEveryLengthIsOneBlock) {
 }
 
 TEST(ExactAttentionMap, EqualsTheSoftmax) {
-  const Inputs in = make_inputs(30, 30, /*key_heads=*/1);
+  const MapInputs in = make_inputs(30, 30, /*key_heads=*/1);
   const Tensor logits = at::matmul(in.q, in.k.transpose(-2, -1)) * 0.7;
   ExactOptions options;
   options.scale = 0.7;
@@ -174,7 +174,7 @@ TEST(ExactAttentionMap, ManyBlocksOfRowsEqualOne) {
 }
 
 TEST(AttentionMap, ApproachesTheExactMapWithManyFeatures) {
-  Inputs in = make_inputs(20, 20);
+  MapInputs in = make_inputs(20, 20);
   in.W = at::randn({20000, kDim}, kF64);
   const Tensor q = in.q * 0.5, k = in.k * 0.5;
   const Tensor exact = exact_attention_map(q, k);
@@ -183,7 +183,7 @@ TEST(AttentionMap, ApproachesTheExactMapWithManyFeatures) {
 }
 
 TEST(AttentionMap, NamesWhatIsWrong) {
-  const Inputs in = make_inputs(7, 9);
+  const MapInputs in = make_inputs(7, 9);
   const auto expect = [&](const FavorOptions& options, const MapSelection& selection,
                           const std::string& text) {
     const std::string message =

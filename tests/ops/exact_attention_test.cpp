@@ -1,5 +1,6 @@
 #include "performer/ops/exact/attention.h"
 #include "tests/support/message_of.h"
+#include "tests/support/oracle.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,34 +11,33 @@
 namespace performer {
 namespace {
 
+using testing::kF64;
+using testing::max_error;
 using testing::message_of;
 
-const auto kF64 = at::TensorOptions().dtype(at::kDouble);
-
-struct Inputs {
+struct ExactInputs {
   Tensor q, k, v;
 };
 
-Inputs make_inputs(std::int64_t heads, std::int64_t key_heads, std::int64_t lq, std::int64_t lk) {
+ExactInputs make_inputs(std::int64_t heads, std::int64_t key_heads, std::int64_t lq,
+                        std::int64_t lk) {
   at::manual_seed(1);
   return {at::randn({2, heads, lq, 6}, kF64), at::randn({2, key_heads, lk, 6}, kF64),
           at::randn({2, key_heads, lk, 5}, kF64)};
 }
 
 // softmax(scale q k^T) v with an L x L matrix.
-Tensor dense(const Inputs& in, double scale, const Tensor& allowed) {
+Tensor dense(const ExactInputs& in, double scale, const Tensor& allowed) {
   const std::int64_t group = in.q.size(1) / in.k.size(1);
   const Tensor k = in.k.repeat_interleave(group, 1), v = in.v.repeat_interleave(group, 1);
   const Tensor logits = at::matmul(in.q, k.transpose(-2, -1)) * scale;
   return at::matmul(logits.masked_fill(allowed.logical_not(), -INFINITY).softmax(-1), v);
 }
 
-double max_error(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
-
 Tensor causal_mask(std::int64_t length) { return at::ones({length, length}, at::kBool).tril(); }
 
 TEST(ExactAttention, EqualsTheDenseSoftmax) {
-  const Inputs in = make_inputs(4, 2, 7, 9);
+  const ExactInputs in = make_inputs(4, 2, 7, 9);
   const Tensor all = at::ones({7, 9}, at::kBool);
   EXPECT_LT(max_error(exact_attention(in.q, in.k, in.v), dense(in, 1 / std::sqrt(6.0), all)),
             1e-14);
@@ -47,7 +47,7 @@ TEST(ExactAttention, EqualsTheDenseSoftmax) {
 }
 
 TEST(ExactAttention, CausalEqualsTheDenseSoftmaxForValuesOfAnyWidth) {
-  Inputs in = make_inputs(4, 2, 9, 9);
+  ExactInputs in = make_inputs(4, 2, 9, 9);
   ExactOptions options;
   options.causality = Causality::kCausal;
   options.scale = 0.5;
@@ -60,8 +60,8 @@ TEST(ExactAttention, CausalEqualsTheDenseSoftmaxForValuesOfAnyWidth) {
 
 TEST(ExactAttention, ManyBlocksOfRowsEqualOne) {
   at::manual_seed(2);
-  const Inputs in{at::randn({1, 8, 1500, 4}, kF64), at::randn({1, 8, 1500, 4}, kF64),
-                  at::randn({1, 8, 1500, 3}, kF64)};  // 174 rows to a block
+  const ExactInputs in{at::randn({1, 8, 1500, 4}, kF64), at::randn({1, 8, 1500, 4}, kF64),
+                       at::randn({1, 8, 1500, 3}, kF64)};  // 174 rows to a block
   ExactOptions options;
   options.causality = Causality::kCausal;
   EXPECT_LT(
@@ -70,11 +70,11 @@ TEST(ExactAttention, ManyBlocksOfRowsEqualOne) {
 }
 
 TEST(ExactAttention, MaskedKeysChangeNothingWhateverTheyHold) {
-  Inputs in = make_inputs(2, 2, 7, 9);
+  ExactInputs in = make_inputs(2, 2, 7, 9);
   ExactOptions options;
   options.key_mask = at::ones({2, 9}, at::kBool);
   options.key_mask.narrow(1, 5, 4).fill_(false);
-  const Inputs kept{in.q, in.k.narrow(2, 0, 5), in.v.narrow(2, 0, 5)};
+  const ExactInputs kept{in.q, in.k.narrow(2, 0, 5), in.v.narrow(2, 0, 5)};
   in.k.narrow(2, 5, 4).fill_(NAN);
   in.v.narrow(2, 5, 4).fill_(NAN);
   EXPECT_LT(max_error(exact_attention(in.q, in.k, in.v, options),
@@ -83,7 +83,7 @@ TEST(ExactAttention, MaskedKeysChangeNothingWhateverTheyHold) {
 }
 
 TEST(ExactAttention, ARowWithoutKeysIsZeroWithFiniteGradients) {
-  const Inputs in = make_inputs(2, 1, 9, 9);
+  const ExactInputs in = make_inputs(2, 1, 9, 9);
   const Tensor q = in.q.clone().requires_grad_(true);
   ExactOptions options;
   options.causality = Causality::kCausal;
@@ -97,7 +97,7 @@ TEST(ExactAttention, ARowWithoutKeysIsZeroWithFiniteGradients) {
 }
 
 TEST(ExactAttention, KeyBiasAddsToTheLogitsAndMinusInfinityRemoves) {
-  const Inputs in = make_inputs(4, 2, 7, 9);
+  const ExactInputs in = make_inputs(4, 2, 7, 9);
   at::manual_seed(3);
   ExactOptions options;
   options.scale = 1.0;
@@ -118,17 +118,17 @@ TEST(ExactAttention, KeyBiasAddsToTheLogitsAndMinusInfinityRemoves) {
 }
 
 TEST(ExactAttention, KeepsTheDtypeAndServesEmptyLengths) {
-  const Inputs in = make_inputs(2, 2, 4, 4);
+  const ExactInputs in = make_inputs(2, 2, 4, 4);
   const auto half = [](const Tensor& t) { return t.to(at::kBFloat16); };
   EXPECT_EQ(exact_attention(half(in.q), half(in.k), half(in.v)).scalar_type(), at::kBFloat16);
-  const Inputs empty = make_inputs(2, 2, 0, 0);
+  const ExactInputs empty = make_inputs(2, 2, 0, 0);
   EXPECT_EQ(exact_attention(empty.q, empty.k, empty.v).sizes(), at::IntArrayRef({2, 2, 0, 5}));
   EXPECT_EQ(exact_attention(in.q, empty.k, empty.v).abs().sum().item<double>(), 0.0);
 }
 
 TEST(ExactAttention, NamesWhatIsWrong) {
-  const Inputs in = make_inputs(4, 2, 7, 9);
-  const auto expect = [&](const Inputs& bad, const ExactOptions& options, const char* text) {
+  const ExactInputs in = make_inputs(4, 2, 7, 9);
+  const auto expect = [&](const ExactInputs& bad, const ExactOptions& options, const char* text) {
     const std::string message =
         message_of([&] { (void)exact_attention(bad.q, bad.k, bad.v, options); });
     EXPECT_NE(message.find(text), std::string::npos) << message;

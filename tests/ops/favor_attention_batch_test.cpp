@@ -5,14 +5,12 @@
 namespace performer::testing {
 namespace {
 
-Tensor run(const Inputs& in) { return favor_attention(in.q, in.k, in.v, in.W, in.options); }
-
 class FavorAttentionBatch : public ::testing::TestWithParam<OpCase> {};
 
 TEST_P(FavorAttentionBatch, MatchesTheDefinition) {
   const OpCase& c = GetParam();
   const Inputs in = make_inputs(c);
-  const Tensor out = run(in);
+  const Tensor out = attend(in);
   ASSERT_EQ(out.size(2), c.length);
   const Tensor rows = sample_rows(c.length);
   expect_matches_definition(c, in, out.index_select(2, rows), rows);
@@ -35,8 +33,9 @@ TEST_P(FavorAttentionSums, NumeratorIsWithinRoundingOfItsTerms) {
   in.options.renormalize = Renormalize::kNo;
   const Tensor rows = sample_rows(c.length);
   const auto exact = oracle(in, rows);
-  EXPECT_LE(error_in_terms(run(in).index_select(2, rows), exact.numerator, exact.numerator_terms),
-            error_bound(c.dtype, c.length));
+  EXPECT_LE(
+      error_in_terms(attend(in).index_select(2, rows), exact.numerator, exact.numerator_terms),
+      error_bound(c.dtype, c.length));
 }
 
 TEST_P(FavorAttentionSums, DenominatorIsWithinRoundingOfItsTerms) {
@@ -48,7 +47,7 @@ TEST_P(FavorAttentionSums, DenominatorIsWithinRoundingOfItsTerms) {
   if (state.defined()) state.kv = state.normalizer.unsqueeze(-1);
   const Tensor rows = sample_rows(c.length);
   const auto exact = oracle(in, rows);
-  EXPECT_LE(error_in_terms(run(in).index_select(2, rows), exact.denominator.unsqueeze(-1),
+  EXPECT_LE(error_in_terms(attend(in).index_select(2, rows), exact.denominator.unsqueeze(-1),
                            exact.denominator_terms.unsqueeze(-1)),
             error_bound(c.dtype, c.length));
 }
@@ -66,7 +65,7 @@ TEST_P(FavorAttentionLong, SixtyFourThousandTokensStayWithinTheBound) {
   const OpCase& c = GetParam();
   const Inputs in = make_inputs(c);
   const Tensor rows = sample_rows(c.length);
-  expect_matches_definition(c, in, run(in).index_select(2, rows), rows);
+  expect_matches_definition(c, in, attend(in).index_select(2, rows), rows);
 }
 
 OpCase long_case(FeatureMap map, Causality causality) {
@@ -93,7 +92,7 @@ TEST(FavorAttention, RowsWithoutKeysAreZero) {
     in.options.key_mask.fill_(false);
     for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
       in.options.causality = causality;
-      EXPECT_TRUE(run(in).eq(0).all().item<bool>()) << to_string(map);
+      EXPECT_TRUE(attend(in).eq(0).all().item<bool>()) << to_string(map);
     }
   }
 }
@@ -106,16 +105,16 @@ TEST(FavorAttention, ADenominatorOfExactlyZeroGivesZero) {
   in.q = at::ones({1, 1, 1, 1});
   in.k = at::tensor({1.0f, -1.0f}).view({1, 1, 2, 1});
   in.v = at::tensor({3.0f, 5.0f}).view({1, 1, 2, 1});
-  EXPECT_EQ(run(in).item<float>(), 0);
+  EXPECT_EQ(attend(in).item<float>(), 0);
 }
 
 TEST(FavorAttention, PositiveEqualsLoglinearWithTheNormAsKeyBias) {
   const OpCase c{.causality = Causality::kCausal, .dtype = at::kDouble};
   Inputs in = make_inputs(c);
-  const Tensor positive = run(in);
+  const Tensor positive = attend(in);
   in.options.feature_map = FeatureMap::kLoglinear;
   in.options.key_bias = in.k.square().sum(-1) * (-0.5 / std::sqrt(8.0));
-  EXPECT_LE(rms_error(run(in), positive), 1e-14);
+  EXPECT_LE(rms_error(attend(in), positive), 1e-14);
 }
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace {
 constexpr double kInf = std::numeric_limits<double>::infinity();
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
-Tensor run(const Inputs& in) { return favor_attention(in.q, in.k, in.v, in.W, in.options); }
-
 /// A copy of t whose positions from `begin` on along `axis` hold `value`.
 Tensor replaced(const Tensor& t, std::int64_t axis, std::int64_t begin, double value) {
   if (!t.defined()) return t;
@@ -48,7 +46,7 @@ TEST_P(Causal, WhatComesAfterTLeavesOutputsUpToTBitEqual) {
   Inputs in = make_inputs(problem());
   in.options.key_mask = at::ones({2, 130}, at::kBool);
   in.options.key_mask.select(1, 3).fill_(false);
-  const Tensor out = run(in);
+  const Tensor out = attend(in);
   for (const std::int64_t t : {0, 1, 17, 63, 64, 100}) {
     for (const double value : {1e4, -1e4, kInf, kNaN}) {
       Inputs changed = in;
@@ -58,7 +56,7 @@ TEST_P(Causal, WhatComesAfterTLeavesOutputsUpToTBitEqual) {
       changed.options.key_bias = replaced(in.options.key_bias, 2, t + 1, value);
       changed.options.key_mask = in.options.key_mask.clone();
       changed.options.key_mask.slice(1, t + 1, 130, 2).fill_(false);
-      EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
+      EXPECT_TRUE(bit_equal(attend(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
           << "t = " << t << ", later values " << value;
     }
   }
@@ -70,14 +68,14 @@ TEST_P(Causal, WhatComesAfterTLeavesSumsAndOutputsWithoutAMaskBitEqual) {
   for (const Renormalize renormalize : {Renormalize::kNo, Renormalize::kYes}) {
     c.renormalize = renormalize;
     const Inputs in = make_inputs(c);
-    const Tensor out = run(in);
+    const Tensor out = attend(in);
     for (const std::int64_t t : {0, 17, 64}) {
       for (const double value : {1e4, kNaN}) {
         Inputs changed = in;
         for (Tensor* tensor : {&changed.q, &changed.k, &changed.v}) {
           *tensor = replaced(*tensor, 2, t + 1, value);
         }
-        EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
+        EXPECT_TRUE(bit_equal(attend(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
             << "t = " << t << ", later values " << value;
       }
     }
@@ -88,11 +86,11 @@ TEST_P(Causal, ANaNInOneColumnOfVStaysInThatColumn) {
   Inputs in = make_inputs(problem());
   for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
     in.options.causality = causality;
-    const Tensor out = run(in);
+    const Tensor out = attend(in);
     Inputs changed = in;
     changed.v = in.v.clone();
     changed.v.select(2, 70).select(-1, 5).fill_(kNaN);
-    const Tensor got = run(changed);
+    const Tensor got = attend(changed);
     for (std::int64_t column = 0; column < 8; ++column) {
       if (column == 5) continue;
       EXPECT_TRUE(bit_equal(got.select(-1, column), out.select(-1, column))) << column;
@@ -118,7 +116,7 @@ TEST_P(Causal, MaskedKeysThatHoldNaNChangeNothing) {
       if (in.options.key_bias.defined()) {
         changed.options.key_bias = in.options.key_bias.masked_fill(removed.squeeze(-1), value);
       }
-      EXPECT_TRUE(bit_equal(run(changed), run(in))) << value;
+      EXPECT_TRUE(bit_equal(attend(changed), attend(in))) << value;
       const Tensor dout = at::ones_like(in.q);
       const auto want = operator_gradients(in, dout, false);
       const auto got = operator_gradients(changed, dout, false);
@@ -140,13 +138,13 @@ TEST_P(Causal, PackedSequencesDoNotSeeEachOther) {
     c.batch = 1;
     Inputs in = make_inputs(c);
     in.options.cu_seqlens_q = in.options.cu_seqlens_k = at::tensor({0, 20, 75, 130}, at::kInt);
-    const Tensor out = run(in);
+    const Tensor out = attend(in);
     Inputs changed = in;
     for (Tensor* tensor : {&changed.q, &changed.k, &changed.v}) {
       *tensor = tensor->clone();
       tensor->slice(2, 20, 75).fill_(kNaN);
     }
-    const Tensor got = run(changed);
+    const Tensor got = attend(changed);
     EXPECT_TRUE(bit_equal(got.slice(2, 0, 20), out.slice(2, 0, 20)));
     EXPECT_TRUE(bit_equal(got.slice(2, 75), out.slice(2, 75)));
   }
@@ -178,12 +176,12 @@ TEST(FavorAttention, ASequenceAlonePaddedAndPackedAgrees) {
       packed.q = join(padded.q), packed.k = join(padded.k), packed.v = join(padded.v);
       packed.options.cu_seqlens_q = packed.options.cu_seqlens_k =
           at::tensor({0, 5, 69, 199}, at::kInt);
-      const Tensor of_masked = join(run(masked)), of_packed = run(packed);
+      const Tensor of_masked = join(attend(masked)), of_packed = attend(packed);
       std::vector<Tensor> alone;
       for (std::int64_t n = 0; n < 3; ++n) {
         Inputs one = padded;
         for (Tensor* t : {&one.q, &one.k, &one.v}) *t = t->narrow(0, n, 1).slice(2, 0, lengths[n]);
-        alone.push_back(run(one));
+        alone.push_back(attend(one));
       }
       EXPECT_LE(rms_error(of_masked, at::cat(alone, 2)), 1e-5) << to_string(map);
       EXPECT_LE(rms_error(of_packed, at::cat(alone, 2)), 1e-5) << to_string(map);
@@ -200,7 +198,7 @@ TEST(FavorAttention, AKeyBiasOfMinusInfinityRemovesTheKey) {
       in.options.key_bias.slice(2, 10, 20).fill_(-kInf);
       in.v.slice(2, 10, 20).fill_(kNaN);
       masked.options.key_mask = in.options.key_bias.select(1, 0).ne(-kInf);
-      EXPECT_TRUE(bit_equal(run(in), run(masked))) << to_string(map);
+      EXPECT_TRUE(bit_equal(attend(in), attend(masked))) << to_string(map);
     }
   }
 }

@@ -44,10 +44,8 @@ class Threads {
   int before_;
 };
 
-Tensor run(const Inputs& in) { return favor_attention(in.q, in.k, in.v, in.W, in.options); }
-
 std::string kernel_of(const Inputs& in) {
-  run(in);
+  attend(in);
   return last_kernel();
 }
 
@@ -91,7 +89,7 @@ TEST(CpuKernels, HandNormsBeyondTheirRangeToTheComposedBackwardPass) {
 TEST(CpuKernels, RefuseAnUnknownName) {
   const Kernels wrong("sse9");
   try {
-    run(make_inputs({}));
+    attend(make_inputs({}));
     FAIL() << "no error";
   } catch (const std::exception& error) {
     EXPECT_EQ(std::string(error.what()),
@@ -123,8 +121,8 @@ TEST_P(CpuThreads, GiveTheSameBitsEachTimeAndTheSameNumbersInAnyCount) {
   std::vector<Tensor> one_gradients;
   for (const int threads : {1, 2, 3, 8}) {
     const Threads set(threads);
-    const Tensor out = run(in);
-    EXPECT_TRUE(bit_equal(out, run(in))) << threads;
+    const Tensor out = attend(in);
+    EXPECT_TRUE(bit_equal(out, attend(in))) << threads;
     const auto gradients = operator_gradients(in, dout, false);
     const auto again = operator_gradients(in, dout, false);
     for (std::size_t n = 0; n < gradients.size(); ++n) {
@@ -161,7 +159,7 @@ TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
                  .dim = 16,
                  .features = 40};
   const Inputs in = make_inputs(c);
-  const Tensor out = run(in);
+  const Tensor out = attend(in);
   for (const std::int64_t t : {0, 63, 64, 700, 1536, 2200}) {
     for (const double value : {1e4, -300.0, std::nan(""), HUGE_VAL}) {
       Inputs changed = in;
@@ -169,7 +167,7 @@ TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
         *x = x->clone();
         x->slice(2, t + 1).fill_(value);
       }
-      EXPECT_TRUE(bit_equal(run(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
+      EXPECT_TRUE(bit_equal(attend(changed).slice(2, 0, t + 1), out.slice(2, 0, t + 1)))
           << t << " " << value;
     }
   }
@@ -189,7 +187,7 @@ TEST(CpuThreads, OfOneCausalHeadAreExactWhereKeysOutgrowARound) {
   in.k.select(2, 1000).mul_(60);  // log2 features far above those before
   in.k.select(2, 1001).mul_(20);
   const Tensor rows = at::tensor(std::vector<std::int64_t>{0, 999, 1000, 1001, 1023, 1024, 2499});
-  const Tensor got = run(in).index_select(2, rows);
+  const Tensor got = attend(in).index_select(2, rows);
   EXPECT_LE(rms_error(got, oracle(in, rows).out), 2e-5 * rms(in.v));
 }
 
@@ -267,14 +265,14 @@ TEST(CpuThreads, StartFromAStateThatSomeFeaturesNeverReached) {
   FavorState& state = in.options.initial_state;
   for (Tensor* t : {&state.kv, &state.normalizer}) t->slice(2, 0, t->size(2), 2).zero_();
   state.log2_scale.slice(2, 0, state.log2_scale.size(2), 2).fill_(kEmptyLog2Scale);
-  EXPECT_LE(distance_from_composed([&] { return run(in); }), 1e-5);
+  EXPECT_LE(distance_from_composed([&] { return attend(in); }), 1e-5);
 }
 
 TEST(CpuKernels, GiveNaNWhereAllKeysLeftTheRangeOfScales) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     Inputs in = make_inputs({.dtype = dtype});
     in.k = at::full_like(in.k, 1e20);
-    EXPECT_TRUE(run(in).isnan().all().item<bool>()) << dtype;
+    EXPECT_TRUE(attend(in).isnan().all().item<bool>()) << dtype;
   }
 }
 
@@ -293,7 +291,7 @@ TEST(CpuKernels, KeepInfiniteKeysOutOfFeaturesThatAreNotThere) {
   for (const FeatureMap map : {FeatureMap::kSigmoid, FeatureMap::kTanh}) {
     Inputs in = make_inputs({.map = map, .causality = Causality::kCausal, .features = 17});
     in.k.select(2, 20).select(-1, 3).fill_(HUGE_VAL);
-    EXPECT_TRUE(at::isfinite(run(in)).all().item<bool>()) << to_string(map);
+    EXPECT_TRUE(at::isfinite(attend(in)).all().item<bool>()) << to_string(map);
   }
 }
 

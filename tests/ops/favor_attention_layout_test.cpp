@@ -9,8 +9,6 @@
 namespace performer::testing {
 namespace {
 
-Tensor run(const Inputs& in) { return favor_attention(in.q, in.k, in.v, in.W, in.options); }
-
 /// Dimensions from the slowest to the fastest.
 std::vector<std::int64_t> stride_order(const Tensor& t) {
   std::vector<std::int64_t> order(t.dim());
@@ -36,10 +34,10 @@ class Strided : public ::testing::TestWithParam<std::tuple<FeatureMap, Causality
 
 TEST_P(Strided, OutputTakesTheStrideOrderOfQ) {
   const Inputs in = inputs();
-  const Tensor out = run(in);
+  const Tensor out = attend(in);
   EXPECT_EQ(stride_order(out), stride_order(in.q));
   EXPECT_TRUE(out.transpose(1, 2).is_contiguous());
-  const Tensor want = run(contiguous(in));
+  const Tensor want = attend(contiguous(in));
   EXPECT_TRUE(want.is_contiguous());
   EXPECT_LE(rms_error(out, want), 1e-6 * std::max(1.0, rms(want)));
 }
@@ -73,7 +71,7 @@ TEST(FavorAttention, TakesExpandedAndReversedViews) {
   Inputs in = make_inputs(c);
   for (Tensor* t : {&in.k, &in.v}) *t = t->expand({3, 2, 65, 8});
   in.q = in.q.expand({3, 2, 65, 8}).transpose(-1, -2).contiguous().transpose(-1, -2);
-  EXPECT_LE(rms_error(run(in), oracle(in).out), 1e-13);
+  EXPECT_LE(rms_error(attend(in), oracle(in).out), 1e-13);
 }
 
 TEST(FavorAttention, DoesNotDependOnTheNumberOfThreads) {
@@ -83,10 +81,10 @@ TEST(FavorAttention, DoesNotDependOnTheNumberOfThreads) {
       const OpCase c{.map = map, .causality = causality, .length = 1000, .dim = 32, .features = 64};
       const Inputs in = make_inputs(c);
       at::set_num_threads(1);
-      const Tensor one = run(in);
+      const Tensor one = attend(in);
       const auto grads_of_one = operator_gradients(in, at::ones_like(in.q), false);
       at::set_num_threads(3);
-      const Tensor three = run(in);
+      const Tensor three = attend(in);
       const auto grads_of_three = operator_gradients(in, at::ones_like(in.q), false);
       at::set_num_threads(threads);
       EXPECT_LE(rms_error(one, three), 1e-6 * rms(in.v)) << to_string(map);
@@ -100,7 +98,7 @@ TEST(FavorAttention, DoesNotDependOnTheNumberOfThreads) {
 
 TEST(FavorAttention, GivesTheSameBitsTwice) {
   const Inputs in = make_inputs({.causality = Causality::kCausal, .length = 1000, .dim = 32});
-  EXPECT_TRUE(bit_equal(run(in), run(in)));
+  EXPECT_TRUE(bit_equal(attend(in), attend(in)));
 }
 
 }  // namespace

@@ -253,7 +253,6 @@ std::string case_name(const ::testing::TestParamInfo<OperatorCase>& info) {
 INSTANTIATE_TEST_SUITE_P(All, OperatorArguments, ::testing::ValuesIn(operator_cases()), case_name);
 
 TEST(OperatorCases, HaveEveryRegisteredOperator) {
-  ASSERT_TRUE(last_kernel().empty());  // a symbol of the library: it is linked, and registers
   std::set<std::string> covered, registered;
   for (const auto& c : operator_cases()) covered.insert("performer::" + c.op);
   for (const auto& name : c10::Dispatcher::singleton().getAllOpNames()) {

@@ -9,13 +9,13 @@
 #include "performer/ops/exact/attention.h"
 #include "performer/ops/favor/attention.h"
 #include "tests/support/message_of.h"
+#include "tests/support/oracle.h"
 
 namespace performer {
 namespace {
 
+using testing::kF64;
 using testing::message_of;
-
-const auto kF64 = at::TensorOptions().dtype(at::kDouble);
 
 // log of the second moment of the estimate, for |x + y|^2 = s in dimension d; its other factors do
 // not depend on a.

@@ -8,22 +8,25 @@
 
 #include "performer/ops/exact/attention.h"
 #include "tests/support/message_of.h"
+#include "tests/support/oracle.h"
 
 namespace performer {
 namespace {
 
+using testing::kF64;
 using testing::message_of;
 
-const auto kF64 = at::TensorOptions().dtype(at::kDouble);
-constexpr std::int64_t kDim = 8;
+constexpr std::int64_t kQualityDim = 8;
 
-struct Inputs {
+struct QualityInputs {
   Tensor q, k, v;
 };
 
-Inputs make_inputs(std::int64_t length, double deviation) {
+QualityInputs make_inputs(std::int64_t length, double deviation) {
   at::manual_seed(14);
-  const auto normal = [&](std::int64_t heads) { return at::randn({2, heads, length, kDim}, kF64); };
+  const auto normal = [&](std::int64_t heads) {
+    return at::randn({2, heads, length, kQualityDim}, kF64);
+  };
   return {normal(2) * deviation, normal(2) * deviation, normal(2)};
 }
 
@@ -42,8 +45,8 @@ QualityOptions every_row(FeatureMap map = FeatureMap::kPositive) {
 }
 
 TEST(Quality, ErrorsAreThoseOfTheOperatorsWhenEveryRowIsSampled) {
-  const Inputs in = make_inputs(33, 1.2);
-  const Tensor W = at::randn({2, 24, kDim}, kF64);
+  const QualityInputs in = make_inputs(33, 1.2);
+  const Tensor W = at::randn({2, 24, kQualityDim}, kF64);
   for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
     QualityOptions options = every_row();
     options.favor.causality = causality;
@@ -62,9 +65,9 @@ TEST(Quality, ErrorsAreThoseOfTheOperatorsWhenEveryRowIsSampled) {
 }
 
 TEST(Quality, SquaredSumAndPredictionAreMeansOverThePairs) {
-  const Inputs in = make_inputs(20, 0.7);
-  const Tensor W = at::randn({50, kDim}, kF64);
-  const double root = std::pow(double{kDim}, -0.25);
+  const QualityInputs in = make_inputs(20, 0.7);
+  const Tensor W = at::randn({50, kQualityDim}, kF64);
+  const double root = std::pow(double{kQualityDim}, -0.25);
   const Tensor x = (in.q * root).unsqueeze(3), y = (in.k * root).unsqueeze(2);
   const Tensor sum = (x + y).square().sum(-1), difference = (x - y).square().sum(-1);
   const auto positive = sum.exp() * (1 - (-sum).exp()) / 50;
@@ -84,9 +87,9 @@ TEST(Quality, SquaredSumAndPredictionAreMeansOverThePairs) {
 
 TEST(Quality, PredictionIsTheMeasuredVarianceOfTheKernel) {
   at::manual_seed(15);
-  const Tensor q = at::randn({1, 1, 1, kDim}, kF64) * 0.15,
-               k = at::randn({1, 1, 1, kDim}, kF64) * 0.15;
-  const Tensor v = at::ones({1, 1, 1, 1}, kF64), W = at::randn({400'000, kDim}, kF64);
+  const Tensor q = at::randn({1, 1, 1, kQualityDim}, kF64) * 0.15,
+               k = at::randn({1, 1, 1, kQualityDim}, kF64) * 0.15;
+  const Tensor v = at::ones({1, 1, 1, 1}, kF64), W = at::randn({400'000, kQualityDim}, kF64);
   for (const FeatureMap map :
        {FeatureMap::kPositive, FeatureMap::kHyperbolic, FeatureMap::kTrigonometric}) {
     QualityOptions options = every_row(map);
@@ -102,8 +105,8 @@ TEST(Quality, PredictionIsTheMeasuredVarianceOfTheKernel) {
 }
 
 TEST(Quality, EffectiveSamplesAreThoseOfTheDenominatorsShares) {
-  const Inputs in = make_inputs(20, 1.0);
-  const Tensor W = at::randn({2, 16, kDim}, kF64), bias = at::randn({32}, kF64);
+  const QualityInputs in = make_inputs(20, 1.0);
+  const Tensor W = at::randn({2, 16, kQualityDim}, kF64), bias = at::randn({32}, kF64);
   for (const FeatureMap map :
        {FeatureMap::kPositive, FeatureMap::kLoglinear, FeatureMap::kHyperbolic,
         FeatureMap::kTrigonometric, FeatureMap::kRelu, FeatureMap::kTanh}) {
@@ -131,8 +134,8 @@ TEST(Quality, EffectiveSamplesAreThoseOfTheDenominatorsShares) {
 }
 
 TEST(Quality, SamplesAreReproducibleAndDependOnTheSeed) {
-  const Inputs in = make_inputs(100, 1.0);
-  const Tensor W = at::randn({16, kDim}, kF64);
+  const QualityInputs in = make_inputs(100, 1.0);
+  const Tensor W = at::randn({16, kQualityDim}, kF64);
   QualityOptions options;
   options.samples = 10;
   const auto error = [&](std::uint64_t seed) {
@@ -144,8 +147,8 @@ TEST(Quality, SamplesAreReproducibleAndDependOnTheSeed) {
 }
 
 TEST(Quality, MaskedKeysAndHugeNormsStayFinite) {
-  Inputs in = make_inputs(30, 100.0);
-  const Tensor W = at::randn({16, kDim});
+  QualityInputs in = make_inputs(30, 100.0);
+  const Tensor W = at::randn({16, kQualityDim});
   in.k.narrow(2, 20, 10).fill_(NAN);
   in.v.narrow(2, 20, 10).fill_(NAN);
   QualityOptions options = every_row();
@@ -162,9 +165,9 @@ TEST(Quality, MaskedKeysAndHugeNormsStayFinite) {
 }
 
 TEST(Quality, KeyBiasIsPartOfTheTargetExceptForFittedMaps) {
-  const Inputs in = make_inputs(30, 0.5);
-  const Tensor W = at::randn({4000, kDim}, kF64);
-  const Tensor y = in.k * std::pow(double{kDim}, -0.25);
+  const QualityInputs in = make_inputs(30, 0.5);
+  const Tensor W = at::randn({4000, kQualityDim}, kF64);
+  const Tensor y = in.k * std::pow(double{kQualityDim}, -0.25);
   QualityOptions options = every_row();
   options.favor.key_bias = at::randn({2, 1, 30}, kF64);
   EXPECT_LT(approximation_quality(in.q, in.k, in.v, W, options).error.max().item<double>(), 0.1);
@@ -176,10 +179,10 @@ TEST(Quality, KeyBiasIsPartOfTheTargetExceptForFittedMaps) {
 }
 
 TEST(Verdict, SaysWhenAHeadIsWorseThanPlainAveraging) {
-  Inputs in = make_inputs(200, 1.0);
+  QualityInputs in = make_inputs(200, 1.0);
   in.q.select(1, 1).mul_(3);
   in.k.select(1, 1).mul_(3);
-  const Tensor W = at::randn({8, kDim}, kF64);
+  const Tensor W = at::randn({8, kQualityDim}, kF64);
   const auto bad =
       approximation_quality(in.q, in.k, in.v, W, every_row(FeatureMap::kTrigonometric));
   EXPECT_GT(of_head(bad.error, 1), of_head(bad.uniform_error, 1));
@@ -187,8 +190,8 @@ TEST(Verdict, SaysWhenAHeadIsWorseThanPlainAveraging) {
 }
 
 TEST(Verdict, SaysWhenEveryHeadIsBetter) {
-  const Inputs in = make_inputs(200, 0.5);
-  const Tensor W = at::randn({2000, kDim}, kF64);
+  const QualityInputs in = make_inputs(200, 0.5);
+  const Tensor W = at::randn({2000, kQualityDim}, kF64);
   const auto good = approximation_quality(in.q, in.k, in.v, W, every_row());
   EXPECT_LT(good.error.max().item<double>(), 0.5 * good.uniform_error.min().item<double>());
   EXPECT_EQ(verdict(good).rfind("all heads are better than plain averaging", 0), 0)
@@ -242,8 +245,8 @@ TEST(Verdict, ReadsAsASentence) {
 }
 
 TEST(Verdict, AdvisesNoFeaturesThatAreThereAlready) {
-  const Inputs in = make_inputs(200, 0.05);  // attention is all but uniform
-  const Tensor W = at::randn({256, kDim}, kF64);
+  const QualityInputs in = make_inputs(200, 0.05);  // attention is all but uniform
+  const Tensor W = at::randn({256, kQualityDim}, kF64);
   const auto near = approximation_quality(in.q, in.k, in.v, W, every_row());
   ASSERT_GT(of_head(near.error, 0), of_head(near.uniform_error, 0));
   ASSERT_LT(of_head(near.suggested_features, 0), 256);
@@ -257,9 +260,10 @@ TEST(Verdict, AdvisesNoFeaturesThatAreThereAlready) {
 }
 
 TEST(Quality, NamesWhatIsWrong) {
-  const Inputs in = make_inputs(7, 1.0);
-  const Tensor W = at::ones({4, kDim}, kF64);
-  const auto expect = [&](const Inputs& bad, const QualityOptions& options, const char* text) {
+  const QualityInputs in = make_inputs(7, 1.0);
+  const Tensor W = at::ones({4, kQualityDim}, kF64);
+  const auto expect = [&](const QualityInputs& bad, const QualityOptions& options,
+                          const char* text) {
     const std::string message =
         message_of([&] { (void)approximation_quality(bad.q, bad.k, bad.v, W, options); });
     EXPECT_NE(message.find(text), std::string::npos) << message;
@@ -274,7 +278,7 @@ TEST(Quality, NamesWhatIsWrong) {
   expect({in.q.narrow(2, 0, 0), in.k, in.v}, {}, "q, k and v must not be empty");
   expect({in.q, in.k, in.v[0]}, {}, "v must be");
   const std::string no_heads = message_of([&] {
-    (void)approximation_quality(in.q, in.k, in.v, at::ones({0, 4, kDim}, kF64), {});
+    (void)approximation_quality(in.q, in.k, in.v, at::ones({0, 4, kQualityDim}, kF64), {});
   });
   EXPECT_NE(no_heads.find("W must be shared or have"), std::string::npos) << no_heads;
 }

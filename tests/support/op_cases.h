@@ -85,4 +85,8 @@ std::vector<OpCase> op_cases_where(Predicate keep) {
 /// The same numbers on every run and machine; device: where the tensors are put.
 Inputs make_inputs(const OpCase& c, std::uint64_t seed = 0, at::Device device = at::kCPU);
 
+inline Tensor attend(const Inputs& in) {
+  return favor_attention(in.q, in.k, in.v, in.W, in.options);
+}
+
 }  // namespace performer::testing

@@ -37,7 +37,7 @@ Stack in_order(const std::string& op, const Named& given) {
   return stack;
 }
 
-class Random {
+class RandomTensors {
  public:
   Tensor operator()(at::IntArrayRef sizes, at::ScalarType dtype = at::kFloat) {
     return at::randn(sizes, generator_, at::kDouble).to(dtype);
@@ -51,7 +51,7 @@ class Random {
 Tensor integers(std::vector<std::int64_t> values) { return at::tensor(values, at::kLong); }
 
 Named attention(const std::string& map, bool causal, at::ScalarType dtype = at::kFloat) {
-  Random random;
+  RandomTensors random;
   const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
   return {{"q", random({kB, kH, kL, kD}, dtype)},
           {"k", random({kB, kHkv, kL, kD}, dtype)},
@@ -65,7 +65,7 @@ Named attention(const std::string& map, bool causal, at::ScalarType dtype = at::
 }
 
 void add_state(Named& a, at::ScalarType dtype = at::kFloat) {
-  Random random;
+  RandomTensors random;
   a["state_kv"] = random({kB, kHkv, kM, kDv}, dtype);
   a["state_normalizer"] = random({kB, kHkv, kM}, dtype).abs() + 1;
   a["state_log2_scale"] = (random({kB, kHkv, kM}) * 3).round().to(at::kInt);
@@ -73,7 +73,7 @@ void add_state(Named& a, at::ScalarType dtype = at::kFloat) {
 
 Named every_option(at::ScalarType dtype = at::kFloat) {
   Named a = attention("positive", true, dtype);
-  Random random;
+  RandomTensors random;
   const auto wide = dtype == at::kDouble ? at::kDouble : at::kFloat;
   a["key_mask"] = random.mask({kB, kL});
   a["projection_k"] = random({kHkv, kM, kD}, wide);
@@ -86,7 +86,7 @@ Named every_option(at::ScalarType dtype = at::kFloat) {
 
 Named packed(const std::string& map, bool causal) {
   Named a = attention(map, causal);
-  Random random;
+  RandomTensors random;
   a["q"] = random({1, kH, kL, kD}), a["k"] = random({1, kHkv, kL, kD}),
   a["v"] = random({1, kHkv, kL, kDv});
   a["cu_seqlens_q"] = integers({0, 2, kL});
@@ -120,7 +120,7 @@ Named unnormalised() {
 // What autograd hands the backward operator after the forward call `a`.
 Named backward_of(Named a, const std::vector<std::size_t>& parameters) {
   const Stack results = call("favor_attention", in_order("favor_attention", a));
-  Random random;
+  RandomTensors random;
   const auto random_like = [&](const IValue& t) {
     return random(t.toTensor().sizes(), t.toTensor().scalar_type());
   };
@@ -139,7 +139,7 @@ Named backward_of(Named a, const std::vector<std::size_t>& parameters) {
 
 Named step() {
   Named a = attention("positive", true);
-  Random random;
+  RandomTensors random;
   a["q"] = random({kB, kH, 1, kD}), a["k"] = random({kB, kHkv, 1, kD}),
   a["v"] = random({kB, kHkv, 1, kDv});
   a["key_mask"] = at::ones({kB, 1}, at::kBool);
@@ -152,7 +152,7 @@ Named step() {
 
 Named exact() {
   Named a = attention("positive", true);
-  Random random;
+  RandomTensors random;
   a["key_mask"] = random.mask({kB, kL});
   a["key_bias"] = random({kB, kHkv, kL});
   return a;
@@ -199,7 +199,7 @@ Named structured(const std::string& kind) {
   const Stack parts = call("draw_structured", in_order("draw_structured", drawn(kind)));
   c10::List<Tensor> list;
   for (const Tensor& part : parts[0].toTensorVector()) list.push_back(part.clone());
-  Random random;
+  RandomTensors random;
   return {{"x", random({2, kL, kD})},
           {"kind", kind},
           {"dim", kD},
@@ -256,7 +256,7 @@ void add_backward_cases(std::vector<OperatorCase>& cases) {
 }
 
 Named features_of(const std::string& map) {
-  Random random;
+  RandomTensors random;
   return {{"x", random({2, kL, kD})}, {"projection", random({kM, kD})}, {"feature_map", map}};
 }
 
@@ -267,7 +267,7 @@ void add_feature_cases(std::vector<OperatorCase>& cases) {
       "features", "positive",
       [] {
         Named a = features_of("positive");
-        a["bias"] = Random()({kM});
+        a["bias"] = RandomTensors()({kM});
         return a;
       },
       {positions, dtypes}, true));
@@ -282,7 +282,7 @@ void add_feature_cases(std::vector<OperatorCase>& cases) {
   cases.push_back(make(
       "oprf", "per head",
       [] {
-        return Named{{"projection", Random()({2, kM, kD})},
+        return Named{{"projection", RandomTensors()({2, kM, kD})},
                      {"a", at::tensor({-0.1, -0.2}, at::kDouble)}};
       },
       {kFeatures, "projection:size2=@(1|2|4)", dtypes_of("projection"), "projection:meta",
@@ -304,7 +304,7 @@ void add_map_cases(std::vector<OperatorCase>& cases) {
       [] {
         Named a = exact();
         a["key_mask"] = a["key_bias"] = IValue();
-        a["v"] = Random()({kB, kHkv, kL, kD});
+        a["v"] = RandomTensors()({kB, kHkv, kL, kD});
         return a;
       },
       {kValueDims});
@@ -322,7 +322,7 @@ void add_quality_cases(std::vector<OperatorCase>& cases) {
       true));
   cases.push_back(make("quality_verdict", "of three heads",
                        [] {
-                         Random random;
+                         RandomTensors random;
                          return Named{{"error", random({3}).abs()},
                                       {"uniform_error", random({3}).abs()},
                                       {"suggested_features", random({3}).abs()}};
@@ -362,7 +362,8 @@ std::vector<OperatorCase> make_cases() {
   cases.push_back(make(
       "rotary", "from a position",
       [] {
-        return Named{{"x", Random()({2, 5, 3, 4})}, {"first", std::int64_t{7}}, {"back", false}};
+        return Named{
+            {"x", RandomTensors()({2, 5, 3, 4})}, {"first", std::int64_t{7}}, {"back", false}};
       },
       {"x:@(size0=*|size1=*|size2=*|size3=0|rank?1|meta)", dtypes_of("x"),
        "first:@(0|6|8|1099511627776)"},

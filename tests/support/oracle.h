@@ -14,6 +14,12 @@
 /// How close an operator must come to reference::favor_attention, and the arithmetic of comparing.
 namespace performer::testing {
 
+const auto kF64 = at::TensorOptions().dtype(at::kDouble);
+
+/// The largest difference of two elements; NaN where either holds NaN.
+inline double max_error(const Tensor& a, const Tensor& b) {
+  return (a - b).abs().max().item<double>();
+}
 double rms(const Tensor& t);
 /// RMS of the difference, in float64; 0 for empty tensors, NaN where the tensors hold NaN.
 double rms_error(const Tensor& got, const Tensor& want);

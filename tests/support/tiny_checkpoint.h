@@ -8,13 +8,13 @@
 #include <vector>
 
 #include "performer/core/error.h"
-#include "performer/train/checkpoint_store.h"
+#include "performer/run/checkpoint_store.h"
 
 namespace performer::testing {
 
 /// A checkpoint of a few bytes that differ from step to step.
-inline train::CheckpointContent tiny_content(std::int64_t step) {
-  train::CheckpointContent content;
+inline run::CheckpointContent tiny_content(std::int64_t step) {
+  run::CheckpointContent content;
   content.model = {{"weight", at::full({2, 3}, static_cast<double>(step), at::kFloat)},
                    {"bias", at::arange(3, at::kFloat)}};
   content.trainer = {{"moment", at::full({2}, -static_cast<double>(step), at::kDouble)}};
@@ -30,13 +30,13 @@ struct Opened {
   std::vector<std::string> rejected;
 };
 
-inline Opened open_newest(const train::CheckpointStore& store) {
+inline Opened open_newest(const run::CheckpointStore& store) {
   Opened opened;
   const auto checkpoint =
       store.newest_good([&](const Error& error) { opened.rejected.emplace_back(error.what()); });
   if (checkpoint) {
     opened.step = checkpoint->step();
-    const auto tensors = train::load_tensors(checkpoint->model_file());
+    const auto tensors = run::load_tensors(checkpoint->model_file());
     TORCH_CHECK(tensors.at(0).second.equal(tiny_content(opened.step).model[0].second),
                 "checkpoint holds another step's tensors");
   }

@@ -64,7 +64,7 @@ struct SphereExpectation {
   }
 };
 
-struct Case {
+struct TailCase {
   int dim, m;
   double theta;
   Pair p;
@@ -87,7 +87,7 @@ TEST(Theorem3, TheMomentOfOrthogonalFeaturesIsSmallerByTheCorrectedGap) {
       for (const double theta : {0.25, 1.0, 2.0}) {
         for (const Pair& p : {Pair{0.1, 0.1, 0.1}, Pair{0.25, 0.25, 0.25}, Pair{0.5, 0.5, 0.0},
                               Pair{1.5, 1.5, -1.0}}) {
-          const Case c{dim, m, theta, p};
+          const TailCase c{dim, m, theta, p};
           EXPECT_LE(c.orthogonal(), c.independent() * (1.0 + 1e-12) - c.gap(4.0))
               << dim << ", " << m << ", " << theta << ", " << p.sum();
         }
@@ -98,7 +98,7 @@ TEST(Theorem3, TheMomentOfOrthogonalFeaturesIsSmallerByTheCorrectedGap) {
 
 TEST(Theorem3, ThePrintedFactorFailsForTwoAndThreeFeatures) {
   for (const int m : {2, 3}) {
-    const Case c{4, m, 32.0, {5.0, 5.0, -4.95}};  // lambda = e^-5, |x + y|^2 = 0.1
+    const TailCase c{4, m, 32.0, {5.0, 5.0, -4.95}};  // lambda = e^-5, |x + y|^2 = 0.1
     EXPECT_GT(c.orthogonal(), c.independent() - c.gap(m)) << m;
     EXPECT_LE(c.orthogonal(), c.independent() - c.gap(4.0)) << m;
   }
@@ -106,7 +106,7 @@ TEST(Theorem3, ThePrintedFactorFailsForTwoAndThreeFeatures) {
 
 TEST(Theorem3, TheDrawnProjectionsHaveTheExactMomentAndKeepTheTailBounds) {
   constexpr int kDim = 4, kM = 3;
-  const Case c{kDim, kM, 1.0, {0.25, 0.25, 0.25}};
+  const TailCase c{kDim, kM, 1.0, {0.25, 0.25, 0.25}};
   const auto [x, y] = make_pair(c.p, kDim);
   const Shape shape{100'000, kM, kDim};
   const auto sums = [&, x = x,

@@ -22,7 +22,7 @@ StepReport report_of(std::int64_t step) {
 
 TEST(Reporter, TellsTheTimeLeftOfARunThatWentBackBehindItsStart) {
   const TemporaryFolder folder;
-  TrainConfig config;
+  run::TrainConfig config;
   config.steps = 10;
   config.log_every = 1;
   Reporter reporter(folder.path(), config);

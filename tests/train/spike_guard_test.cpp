@@ -8,8 +8,8 @@
 namespace performer::train {
 namespace {
 
-GuardConfig config() {
-  GuardConfig c;
+run::GuardConfig config() {
+  run::GuardConfig c;
   c.spike = "skip";
   c.spike_factor = 2;
   c.spike_window = 3;

@@ -6,16 +6,16 @@
 #include <cmath>
 #include <limits>
 
-#include "performer/train/generate.h"
-#include "performer/train/run_state.h"
+#include "performer/infer/generate.h"
+#include "performer/run/make_model.h"
 
 namespace performer::train {
 namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-Recipe small_recipe() {
-  Recipe recipe;
+run::Recipe small_recipe() {
+  run::Recipe recipe;
   recipe.model.vocabulary = 11;
   recipe.model.max_length = 8;
   recipe.model.layers = 1;
@@ -39,8 +39,8 @@ data::Batch batch_of(std::int64_t rows, std::int64_t first = 0) {
 StepPlan plan_of(std::int64_t step) { return {step, 1e-2, kInfinity, true}; }
 
 struct Training {
-  explicit Training(const Recipe& recipe)
-      : model(make_model(recipe, at::kCPU)), step(model, recipe, at::kCPU) {}
+  explicit Training(const run::Recipe& recipe)
+      : model(run::make_model(recipe, at::kCPU)), step(model, recipe, at::kCPU) {}
   Tensor weights() {
     std::vector<Tensor> flat;
     for (const auto& item : step.weights().masters()) flat.push_back(item.second.flatten());
@@ -160,32 +160,32 @@ TEST(TrainingStep, LearnsInHalfPrecision) {
 
 TEST(Sampling, KeepsToTheMostLikelyAndTheAllowed) {
   const auto logits = at::tensor({1.0, 3.0, 2.0, -1.0});
-  SamplingOptions options;
+  infer::SamplingOptions options;
   options.temperature = 0;
-  EXPECT_EQ(sample_token(logits, options, 0, 0), 1);
+  EXPECT_EQ(infer::sample_token(logits, options, 0, 0), 1);
   options.forbidden = {1};
-  EXPECT_EQ(sample_token(logits, options, 0, 0), 2);
+  EXPECT_EQ(infer::sample_token(logits, options, 0, 0), 2);
   options = {};
   options.top_k = 2;
   std::vector<std::int64_t> seen(4);
   for (std::int64_t i = 0; i < 400; ++i)
-    ++seen[static_cast<std::size_t>(sample_token(logits, options, 0, i))];
+    ++seen[static_cast<std::size_t>(infer::sample_token(logits, options, 0, i))];
   EXPECT_EQ(seen[0] + seen[3], 0);
   EXPECT_NEAR(static_cast<double>(seen[2]), 400 / (1 + std::exp(1.0)), 40);  // 4.5 deviations
   options = {};
   options.top_p = 0.6;  // the first alone has 0.64
-  for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(sample_token(logits, options, 0, i), 1);
+  for (std::int64_t i = 0; i < 50; ++i) EXPECT_EQ(infer::sample_token(logits, options, 0, i), 1);
 }
 
 TEST(Sampling, StreamedTokensAreThoseOfOneFullPass) {
   auto recipe = small_recipe();
   recipe.model.positions = "rotary";
   recipe.model.max_length = 4096;
-  auto model = make_model(recipe, at::kCPU);
-  SamplingOptions options;
+  auto model = run::make_model(recipe, at::kCPU);
+  infer::SamplingOptions options;
   options.temperature = 0;
   options.length = 2000;
-  const auto tokens = generate(model, {3}, options, 1).sequences[0];
+  const auto tokens = infer::generate(model, {3}, options, 1).sequences[0];
   std::vector<std::int64_t> all = {3};
   all.insert(all.end(), tokens.begin(), tokens.end());
   at::NoGradGuard no_grad;

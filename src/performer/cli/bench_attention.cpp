@@ -71,7 +71,7 @@ void restore_wait_policy() {
   unsetenv(kOwnWaitPolicy);
 }
 
-void run(const std::vector<std::string>& arguments) {
+void run_bench_attention(const std::vector<std::string>& arguments) {
   std::vector<std::string> words{find_python(), "-m", "performer.bench", "attention"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   prefer_build_tree();
@@ -90,7 +90,7 @@ void add_bench_attention(CLI::App& bench) {
   auto* command = bench.add_subcommand("attention", "Attention operators and their peers");
   command->set_help_flag("");  // Python's parser declares the options and explains them
   command->prefix_command();
-  command->callback([command] { run(command->remaining()); });
+  command->callback([command] { run_bench_attention(command->remaining()); });
 }
 
 }  // namespace performer::cli

@@ -15,7 +15,7 @@
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct BenchModelOptions {
   std::string recipe;
   ComputeOptions compute;
   std::vector<std::string> assignments;
@@ -23,8 +23,8 @@ struct Options {
   bool json = false, profile = false;
 };
 
-void run(const Options& o) {
-  const auto recipe = train::read_recipe(o.recipe, o.assignments);
+void run_bench_model(const BenchModelOptions& o) {
+  const auto recipe = run::read_recipe(o.recipe, o.assignments);
   if (recipe.model.vocabulary == 0) {
     fail(ExitCode::kUsage, "{}: model.vocabulary must be given, since no data are read", o.recipe);
   }
@@ -54,7 +54,7 @@ void run(const Options& o) {
 }  // namespace
 
 void add_bench_model(CLI::App& bench) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<BenchModelOptions>();
   auto* command =
       bench.add_subcommand("model", "Training steps of a recipe's model on random tokens");
   command->add_option("recipe", options->recipe, "Recipe, as in configs/bench")->required();
@@ -70,7 +70,7 @@ void add_bench_model(CLI::App& bench) {
   command->footer(
       "Example:\n  performer bench model configs/bench/regular.toml --set "
       "model.attention.kind=exact");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_bench_model(*options); });
 }
 
 }  // namespace performer::cli

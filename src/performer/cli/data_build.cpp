@@ -16,12 +16,12 @@
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct BuildOptions {
   std::string input, output;
   bool deduplicate = false, json = false, overwrite = false;
 };
 
-void run(const Options& o) {
+void run_build(const BuildOptions& o) {
   std::error_code unknown;
   const bool there = std::filesystem::exists(std::filesystem::symlink_status(o.output, unknown));
   if (there && !o.overwrite && !std::filesystem::equivalent(o.input, o.output, unknown)) {
@@ -50,7 +50,7 @@ void run(const Options& o) {
 }  // namespace
 
 void add_data_build(CLI::App& data) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<BuildOptions>();
   CLI::App* app = data.add_subcommand(
       "build",
       "Make the indexed binary form (.pds) of a FASTA file, in one pass and constant memory");
@@ -61,7 +61,7 @@ void add_data_build(CLI::App& data) {
   app->add_flag("--overwrite", o->overwrite, "Replace an output that already exists");
   app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data build uniprot_trembl.fasta.gz -o trembl.pds --deduplicate");
-  app->callback([o] { run(*o); });
+  app->callback([o] { run_build(*o); });
 }
 
 }  // namespace performer::cli

@@ -15,7 +15,7 @@
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct SplitOptions {
   std::string input, folder;
   std::vector<std::string> held_out;
   data::SplitOptions split;
@@ -38,7 +38,7 @@ std::vector<std::string> read_families(const std::vector<std::string>& given) {
   return families;
 }
 
-void run(const Options& o) {
+void run_split(const SplitOptions& o) {
   data::SplitOptions options = o.split;
   options.held_out = read_families(o.held_out);
   const data::SplitResult result = data::split_fasta(o.input, o.folder, options);
@@ -60,7 +60,7 @@ void run(const Options& o) {
 }  // namespace
 
 void add_data_split(CLI::App& data) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<SplitOptions>();
   CLI::App* app = data.add_subcommand(
       "split", "Split a FASTA file into train, valid, test and held-out families (ood)");
   app->add_option("input", o->input, "FASTA, plain or gzip; - reads standard input")->required();
@@ -82,7 +82,7 @@ void add_data_split(CLI::App& data) {
   app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer(
       "Example: performer data split all.fasta.gz --families pfam.tsv -o splits --deduplicate");
-  app->callback([o] { run(*o); });
+  app->callback([o] { run_split(*o); });
 }
 
 }  // namespace performer::cli

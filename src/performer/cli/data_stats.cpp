@@ -22,7 +22,7 @@
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct StatsOptions {
   std::vector<std::string> files;
   std::string split_table;
   bool json = false;
@@ -39,7 +39,7 @@ struct Result {
 };
 
 // As the keys of data take them: files, folders, patterns.
-std::vector<std::string> found(const Options& o) {
+std::vector<std::string> found(const StatsOptions& o) {
   data::PathList list;
   list.items = o.files;
   return data::expand_paths(list, "protein", "stats");
@@ -62,7 +62,7 @@ Result count_files(const std::vector<std::string>& files) {
   return result;
 }
 
-Result count_splits(const Options& o) {
+Result count_splits(const StatsOptions& o) {
   const data::SplitTable table(o.split_table);
   Result result;
   for (const char* name : {"train", "valid", "test", "ood", "all"}) {
@@ -127,7 +127,7 @@ void print_text(const Result& result) {
   if (!notes.empty()) log_info("{}", notes);
 }
 
-void run(const Options& o) {
+void run_stats(const StatsOptions& o) {
   const Result result = o.split_table.empty() ? count_files(found(o)) : count_splits(o);
   if (result.parts.empty()) {
     fail(ExitCode::kBadInput, "{}: names no sequence of the data", o.split_table);
@@ -142,7 +142,7 @@ void run(const Options& o) {
 }  // namespace
 
 void add_data_stats(CLI::App& data) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<StatsOptions>();
   CLI::App* app = data.add_subcommand("stats", "Lengths, letters and baselines of protein files");
   app->add_option("files", o->files,
                   "FASTA or .pds files, folders of them, quoted patterns; the first file gives the "
@@ -152,7 +152,7 @@ void add_data_stats(CLI::App& data) {
                   "TSV with columns id and split: one row a split instead of one a file");
   app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data stats data/proteins/{train,test,ood}.fasta.gz");
-  app->callback([o] { run(*o); });
+  app->callback([o] { run_stats(*o); });
 }
 
 }  // namespace performer::cli

@@ -13,14 +13,14 @@
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct TokenizerOptions {
   std::vector<std::string> files;
   std::string output;
   data::TokenizerOptions tokenizer;
   bool json = false;
 };
 
-void run(const Options& o) {
+void run_tokenizer(const TokenizerOptions& o) {
   const auto result = data::train_tokenizer(o.files, o.output, o.tokenizer);
   const double multiplier = static_cast<double>(result.tokens) / static_cast<double>(result.words);
   if (o.json) {
@@ -38,7 +38,7 @@ void run(const Options& o) {
 }  // namespace
 
 void add_data_tokenizer(CLI::App& data) {
-  auto o = std::make_shared<Options>();
+  auto o = std::make_shared<TokenizerOptions>();
   CLI::App* app =
       data.add_subcommand("tokenizer", "Train a SentencePiece unigram model on text files");
   app->add_option("files", o->files, "Text files, plain or gzip")->required();
@@ -51,7 +51,7 @@ void add_data_tokenizer(CLI::App& data) {
           1, 128);
   app->add_flag("--json", o->json, "Print one JSON object and nothing else");
   app->footer("Example: performer data tokenizer books/*.txt.gz -o books.model --vocabulary 8000");
-  app->callback([o] { run(*o); });
+  app->callback([o] { run_tokenizer(*o); });
 }
 
 }  // namespace performer::cli

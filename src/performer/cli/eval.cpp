@@ -25,7 +25,7 @@ std::string name_of_data(const std::string& path) {
   return file.has_filename() ? file.filename().string() : file.parent_path().filename().string();
 }
 
-void run(const EvalOptions& o) {
+void run_eval(const EvalOptions& o) {
   std::optional<SequenceTable> table;
   if (!o.per_sequence.empty()) table.emplace(o.per_sequence, o.overwrite);
   auto loaded = load(o.model);
@@ -106,7 +106,7 @@ void add_eval(CLI::App& app) {
       "  performer eval runs/protein --overlap 128 --per-sequence scores.tsv");
   command->callback([options] {
     options->splits = splits_of(*options);
-    run(*options);
+    run_eval(*options);
   });
 }
 

@@ -22,11 +22,11 @@ struct EvalOptions {
 };
 
 /// kUsage, naming the splits that there are, unless the run has this one.
-void require_split(const train::LoadedModel& loaded, const std::string& name);
+void require_split(const infer::LoadedModel& loaded, const std::string& name);
 
 /// The results of a split, or of --data under `name`, as --json shows them; lines of `table` where
 /// it is asked for.
-nlohmann::ordered_json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded,
+nlohmann::ordered_json evaluate_split(const EvalOptions& o, infer::LoadedModel& loaded,
                                       const std::string& name, SequenceTable* table);
 
 /// What rows are parts of, and what those consist of, in words: "sequence" and "residues".

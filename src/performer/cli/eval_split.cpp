@@ -15,8 +15,8 @@
 #include "performer/data/split_sources.h"
 #include "performer/data/statistics.h"
 #include "performer/data/whole_sequences.h"
+#include "performer/infer/evaluate.h"
 #include "performer/models/length_limit.h"
-#include "performer/train/evaluate.h"
 
 namespace performer::cli {
 namespace {
@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // The data of the recipe, or --data in their place, in rows of --length.
-data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe) {
+data::DataConfig data_of(const EvalOptions& o, const run::Recipe& recipe) {
   auto config = recipe.data;
   if (o.length > 0) {
     const auto limit = models::length_limit(recipe.model);
@@ -43,7 +43,7 @@ data::DataConfig data_of(const EvalOptions& o, const train::Recipe& recipe) {
   return config;
 }
 
-EvalRows open_rows(const EvalOptions& o, const train::LoadedModel& loaded,
+EvalRows open_rows(const EvalOptions& o, const infer::LoadedModel& loaded,
                    const std::string& name) {
   const auto split = o.data.empty() ? data::split_of(name) : data::Split::kTest;
   const auto ids = o.per_sequence.empty() ? data::Ids::kDrop : data::Ids::kKeep;
@@ -69,7 +69,7 @@ void add_coverage(const EvalRows& rows, std::int64_t scored, Json& result) {
   result["residues_left_out"] = c.left_out;
 }
 
-Json result_of(const train::Evaluation& e, const train::Recipe& recipe, double word_multiplier) {
+Json result_of(const infer::Evaluation& e, const run::Recipe& recipe, double word_multiplier) {
   Json result = {{"loss", e.loss()},
                  {"accuracy", e.accuracy()},
                  {"perplexity", e.perplexity()},
@@ -86,7 +86,7 @@ Json result_of(const train::Evaluation& e, const train::Recipe& recipe, double w
 }
 
 // What guesses without a model reach on the same targets: those of the rows that were scored.
-Json baselines(const train::LoadedModel& loaded, const data::Dataset& held, std::int64_t scored) {
+Json baselines(const infer::LoadedModel& loaded, const data::Dataset& held, std::int64_t scored) {
   const auto as_json = [](const data::Baseline& b) {
     return Json{{"accuracy", b.accuracy}, {"perplexity", b.perplexity}};
   };
@@ -103,8 +103,8 @@ Json baselines(const train::LoadedModel& loaded, const data::Dataset& held, std:
 }
 
 // Weights may be finite and what they give may not.
-void check_finite(const train::Evaluation& evaluation, const EvalOptions& o,
-                  const train::LoadedModel& loaded, const std::string& split) {
+void check_finite(const infer::Evaluation& evaluation, const EvalOptions& o,
+                  const infer::LoadedModel& loaded, const std::string& split) {
   if (std::isfinite(evaluation.loss())) return;
   const bool narrow = o.model.precision != "fp32";
   fail(ExitCode::kDiverged, "{}: its loss on {} is {} in {}; {}", loaded.folder, split,
@@ -121,7 +121,7 @@ bool may_have(const data::DataConfig& config, data::Split split) {
 
 }  // namespace
 
-void require_split(const train::LoadedModel& loaded, const std::string& name) {
+void require_split(const infer::LoadedModel& loaded, const std::string& name) {
   const auto& config = loaded.recipe.data;
   if (may_have(config, data::split_of(name))) return;
   std::vector<std::string> there;
@@ -133,11 +133,11 @@ void require_split(const train::LoadedModel& loaded, const std::string& name) {
        name, fmt::join(there, " or "));
 }
 
-Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std::string& name,
+Json evaluate_split(const EvalOptions& o, infer::LoadedModel& loaded, const std::string& name,
                     SequenceTable* table) {
   const auto rows = open_rows(o, loaded, name);
   const data::BatchStream stream(rows.scored(), data::Use::kEvaluation);
-  train::EvaluationOptions options;
+  infer::EvaluationOptions options;
   options.batch = o.batch > 0 ? o.batch : loaded.recipe.train.batch;
   options.max_batches = o.max_batches;
   options.device = loaded.model->parameters().front().device();
@@ -146,11 +146,11 @@ Json evaluate_split(const EvalOptions& o, train::LoadedModel& loaded, const std:
   };
   if (table != nullptr) {
     table->begin(name, rows);
-    options.on_row = [&](std::int64_t row, const train::RowScore& score) {
+    options.on_row = [&](std::int64_t row, const infer::RowScore& score) {
       table->add(row, score);
     };
   }
-  const auto evaluation = train::evaluate(loaded.model, stream, options);
+  const auto evaluation = infer::evaluate(loaded.model, stream, options);
   log_progress("");
   if (evaluation.targets == 0) {
     fail(ExitCode::kBadInput, "{}: its rows have no target to be scored", name);

@@ -14,7 +14,6 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/models/length_limit.h"
-#include "performer/train/run_state.h"
 
 namespace performer::cli {
 namespace {
@@ -28,7 +27,7 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 }
 
 // BOS, or what the model begins with, and the prompt.
-std::vector<std::int64_t> prompt_of(const GenerateOptions& o, const train::LoadedModel& loaded) {
+std::vector<std::int64_t> prompt_of(const GenerateOptions& o, const infer::LoadedModel& loaded) {
   std::vector<std::int64_t> prompt = {loaded.space.start};
   if (o.prompt.empty()) return prompt;
   const auto words = loaded.space.encode(o.prompt);
@@ -52,15 +51,15 @@ std::int64_t cap_length(std::int64_t wanted, std::int64_t prompt,
   return most;
 }
 
-train::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSpace& space) {
+infer::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSpace& space) {
   auto sampling = o.sampling;
   sampling.stop = o.no_stop ? -1 : space.eos;
-  sampling.forbidden = train::never_generated(space);
+  sampling.forbidden = space.never_generated();
   if (o.no_stop && space.eos >= 0) sampling.forbidden.push_back(space.eos);
   return sampling;
 }
 
-void run(const GenerateOptions& o) {
+void run_generate(const GenerateOptions& o) {
   auto loaded = load(o.model);
   log_info("{}", loaded.choice);
   if (!loaded.recipe.model.causal) {
@@ -86,7 +85,7 @@ void run(const GenerateOptions& o) {
   }
   Timing timing;
   const auto begin = std::chrono::steady_clock::now();
-  const auto generated = train::generate(loaded.model, prompt, sampling, o.n, [&](std::int64_t i) {
+  const auto generated = infer::generate(loaded.model, prompt, sampling, o.n, [&](std::int64_t i) {
     if (i % 1000 == 0) timing.at_each_1000.push_back(seconds_since(begin));
     if (i % 256 == 0) log_progress(fmt::format("{} sequences: {} tokens each", o.n, i));
     return true;
@@ -141,7 +140,7 @@ void add_generate(CLI::App& app) {
       "Examples:\n  performer generate runs/protein --n 3 --length 200 --seed 1\n"
       "  performer generate runs/text --prompt 'It is a truth' --temperature 0.8\n"
       "  performer generate runs/pixels --n 16 -o samples");
-  command->callback([options] { run(*options); });
+  command->callback([options] { run_generate(*options); });
 }
 
 }  // namespace performer::cli

@@ -8,7 +8,7 @@
 
 #include "performer/cli/model_options.h"
 #include "performer/core/file.h"
-#include "performer/train/generate.h"
+#include "performer/infer/generate.h"
 
 /// `performer generate`, by what comes out: sequences as text, or images.
 namespace performer::cli {
@@ -18,7 +18,7 @@ struct GenerateOptions {
   std::string prompt, output;
   std::int64_t n = 5;
   std::int64_t length = 0;  // 0: not given
-  train::SamplingOptions sampling;
+  infer::SamplingOptions sampling;
   bool json = false, no_stop = false, overwrite = false;
 };
 
@@ -29,8 +29,8 @@ struct Timing {
 
 /// What was made, with all that a report needs.
 struct Sampled {
-  const train::LoadedModel& loaded;
-  const train::Generated& generated;
+  const infer::LoadedModel& loaded;
+  const infer::Generated& generated;
   const Timing& timing;
 };
 
@@ -43,7 +43,7 @@ void print_sequences(const GenerateOptions& o, const Sampled& sampled);
 /// the command early: kUsage where a file is there and --overwrite was not given.
 class ImageFolder {
  public:
-  ImageFolder(const GenerateOptions& o, const train::LoadedModel& loaded);
+  ImageFolder(const GenerateOptions& o, const infer::LoadedModel& loaded);
 
   /// Values of an image: the length of a sequence.
   std::int64_t values() const { return values_; }

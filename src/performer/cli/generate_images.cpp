@@ -32,7 +32,7 @@ void make_folder(const std::string& folder) {
 
 }  // namespace
 
-ImageFolder::ImageFolder(const GenerateOptions& o, const train::LoadedModel& loaded)
+ImageFolder::ImageFolder(const GenerateOptions& o, const infer::LoadedModel& loaded)
     : folder_(o.output), values_(data::num_values(loaded.space.shape)) {
   if (folder_.empty()) {
     fail(ExitCode::kUsage, "{}: makes images; name a folder for them by -o DIR", o.model.path);

@@ -3,7 +3,7 @@
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 
-#include "performer/train/precision.h"
+#include "performer/run/precision.h"
 
 namespace performer::cli {
 
@@ -18,12 +18,12 @@ void add_placement_options(CLI::App& command, ModelOptions& options) {
   add_compute_options(command, options.compute);
 }
 
-train::LoadedModel load(const ModelOptions& options) {
-  train::LoadOptions how;
+infer::LoadedModel load(const ModelOptions& options) {
+  infer::LoadOptions how;
   how.checkpoint = options.checkpoint;
   how.device = prepare(options.compute);
-  how.precision = train::parse_precision(options.precision);
-  return train::load_model(options.path, how);
+  how.precision = run::parse_precision(options.precision);
+  return infer::load_model(options.path, how);
 }
 
 }  // namespace performer::cli

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "performer/cli/compute.h"
-#include "performer/train/load_model.h"
+#include "performer/infer/load_model.h"
 
 namespace performer::cli {
 
@@ -20,6 +20,6 @@ void add_model_options(CLI::App& command, ModelOptions& options);
 /// --precision, --device and --threads, which help shows after the command's own.
 void add_placement_options(CLI::App& command, ModelOptions& options);
 
-train::LoadedModel load(const ModelOptions& options);
+infer::LoadedModel load(const ModelOptions& options);
 
 }  // namespace performer::cli

@@ -54,7 +54,7 @@ void SequenceTable::begin(const std::string& split, const EvalRows& rows) {
   scores_.clear();
 }
 
-void SequenceTable::add(std::int64_t row, const train::RowScore& score) {
+void SequenceTable::add(std::int64_t row, const infer::RowScore& score) {
   const auto place = static_cast<std::size_t>(rows_->sequence_of(row));
   if (place >= scores_.size()) scores_.resize(place + 1);
   auto& sum = scores_[place];

@@ -6,7 +6,7 @@
 
 #include "performer/cli/eval_rows.h"
 #include "performer/core/file.h"
-#include "performer/train/evaluate.h"
+#include "performer/infer/evaluate.h"
 
 namespace performer::cli {
 
@@ -21,7 +21,7 @@ class SequenceTable {
 
   /// Begins a split of `rows`, of which each row is a part of a sequence, or a sample of its own.
   void begin(const std::string& split, const EvalRows& rows);
-  void add(std::int64_t row, const train::RowScore& score);
+  void add(std::int64_t row, const infer::RowScore& score);
   /// After `scored` rows. Sequences without a target, such as those that --max-batches leaves out,
   /// have no line.
   void end(std::int64_t scored);
@@ -33,7 +33,7 @@ class SequenceTable {
   AtomicFile file_;
   std::string text_, split_;
   const EvalRows* rows_ = nullptr;
-  std::vector<train::RowScore> scores_;
+  std::vector<infer::RowScore> scores_;
 };
 
 /// `id` with control characters and backslashes escaped.

@@ -14,16 +14,16 @@
 #include "performer/core/log.h"
 #include "performer/data/recipe_paths.h"
 #include "performer/report/loss_curve.h"
+#include "performer/run/recipe.h"
+#include "performer/run/same_run.h"
 #include "performer/train/dry_run.h"
 #include "performer/train/profile.h"
-#include "performer/train/recipe.h"
-#include "performer/train/same_run.h"
 #include "performer/train/trainer.h"
 
 namespace performer::cli {
 namespace {
 
-struct Options {
+struct TrainOptions {
   std::string recipe, out;
   ComputeOptions compute;
   std::vector<std::string> assignments, changes;
@@ -59,16 +59,16 @@ void draw_loss_curve(const std::filesystem::path& out, const std::string& title)
 
 std::set<std::string> keys_of(const std::vector<std::string>& assignments) {
   std::set<std::string> keys;
-  train::Recipe recipe;
+  run::Recipe recipe;
   for (const auto& assignment : assignments) {
     auto key = own_name(list_fields(recipe), assignment.substr(0, assignment.find('=')));
-    train::check_changeable(key);
+    run::check_changeable(key);
     keys.insert(std::move(key));
   }
   return keys;
 }
 
-std::string summary(const train::Progress& progress, std::string_view outcome,
+std::string summary(const run::Progress& progress, std::string_view outcome,
                     const std::filesystem::path& out) {
   using Json = nlohmann::ordered_json;
   const bool validated = progress.best_step > 0;
@@ -80,10 +80,10 @@ std::string summary(const train::Progress& progress, std::string_view outcome,
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may be any bytes
 }
 
-ExitCode run(const Options& o) {
-  const auto recipe = train::read_recipe(o.recipe, o.assignments, o.changes);
+ExitCode run_train(const TrainOptions& o) {
+  const auto recipe = run::read_recipe(o.recipe, o.assignments, o.changes);
   if (o.dump_config) {
-    fmt::print("{}", train::recipe_to_toml(recipe));
+    fmt::print("{}", run::recipe_to_toml(recipe));
     return ExitCode::kOk;
   }
   data::check_named_files(recipe.data, o.recipe, recipe.train.valid_every > 0);
@@ -115,7 +115,7 @@ ExitCode run(const Options& o) {
 }  // namespace
 
 void add_train(CLI::App& app, ExitCode& exit_code) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TrainOptions>();
   auto* command = app.add_subcommand("train", "Train a model; the same command resumes");
   command->add_option("recipe", options->recipe, "Recipe, as in configs/")->required();
   command->add_option("--set", options->assignments, "Override a key: --set model.layers=6")
@@ -147,7 +147,7 @@ void add_train(CLI::App& app, ExitCode& exit_code) {
       "Examples:\n"
       "  performer train configs/protein/softmax.toml --out runs/first\n"
       "  performer train configs/protein/relu.toml --set model.attention.kind=exact --dry-run");
-  command->callback([options, &exit_code] { exit_code = run(*options); });
+  command->callback([options, &exit_code] { exit_code = run_train(*options); });
 }
 
 }  // namespace performer::cli

@@ -116,6 +116,15 @@ std::string TokenSpace::decode(std::span<const std::int64_t> tokens) const {
   return text;
 }
 
+std::vector<std::int64_t> TokenSpace::never_generated() const {
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t token = 0; token < vocabulary; ++token) {
+    const bool is_regular = token >= first_regular && token < first_regular + regular;
+    if (!is_regular && token != eos) tokens.push_back(token);
+  }
+  return tokens;
+}
+
 nlohmann::ordered_json TokenSpace::to_json() const {
   return {{"kind", kind},       {"vocabulary", vocabulary},
           {"pad", pad},         {"bos", bos},

@@ -39,6 +39,9 @@ struct TokenSpace {
   /// Specials are left out. Pixels and recall: numbers with spaces between.
   std::string decode(std::span<const std::int64_t> tokens) const;
 
+  /// Tokens without a written form: all specials but EOS, which ends a sequence.
+  std::vector<std::int64_t> never_generated() const;
+
   /// tokenizer.json; the SentencePiece model itself is tokenizer.model.
   nlohmann::ordered_json to_json() const;
 

@@ -17,7 +17,7 @@
 namespace performer::data {
 namespace {
 
-constexpr std::int64_t kMaxText = std::int64_t{1} << 32;
+constexpr std::int64_t kMaxTokenizerText = std::int64_t{1} << 32;
 
 std::string train(std::string_view text, const TokenizerOptions& options) {
   const std::array settings = {pieces::TrainSettings{options.vocabulary, options.threads}};
@@ -40,7 +40,7 @@ TokenizerResult train_tokenizer(const std::vector<std::string>& files, const std
   AtomicFile out(output);  // what cannot be written is known before minutes of training
   std::string text;
   for (const auto& file : files) {
-    const std::string more = read_all(file, kMaxText - std::ssize(text));
+    const std::string more = read_all(file, kMaxTokenizerText - std::ssize(text));
     check_utf8_lines(more, file);
     text += more;
     if (!text.empty() && text.back() != '\n') text += '\n';

@@ -1,5 +1,7 @@
 #include "performer/models/attention_core.h"
 
+#include <ATen/OpMathType.h>
+
 #include "performer/core/error.h"
 #include "performer/models/exact_core.h"
 #include "performer/models/favor_core.h"
@@ -9,6 +11,8 @@
 #include "performer/models/mean_core.h"
 
 namespace performer::models {
+
+at::ScalarType sum_type(const Tensor& t) { return at::toOpMathType(t.scalar_type()); }
 
 std::shared_ptr<AttentionCore> make_attention_core(const ModelConfig& config, std::int64_t layer) {
   const std::string& kind = config.kind_of(layer);

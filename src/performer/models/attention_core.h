@@ -40,6 +40,9 @@ class AttentionCore : public torch::nn::Module {
   virtual void redraw(std::int64_t draw) {}
 };
 
+/// What sums over values of t's type are kept in: float32 for 16 bits, else t's own.
+at::ScalarType sum_type(const Tensor& t);
+
 /// The core of layer number `layer`, of the kind its config names.
 std::shared_ptr<AttentionCore> make_attention_core(const ModelConfig& config, std::int64_t layer);
 

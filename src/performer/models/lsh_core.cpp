@@ -1,7 +1,6 @@
 #include "performer/models/lsh_core.h"
 
 #include <ATen/ATen.h>
-#include <ATen/OpMathType.h>
 
 #include <algorithm>
 
@@ -15,8 +14,6 @@ namespace {
 constexpr std::int64_t kMostBuckets = 128;
 constexpr double kSelf = -1e5;        // a token's own key: last choice
 constexpr double kForbidden = -1e30;  // finite, so that a row without keys stays finite
-
-at::ScalarType sum_type(const Tensor& t) { return at::toOpMathType(t.scalar_type()); }
 
 // t: [B, H, L, D], index: [B, H, R, S] -> [B, H, R, S, D].
 Tensor take_rows(const Tensor& t, const Tensor& index) {

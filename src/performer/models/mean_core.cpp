@@ -1,14 +1,8 @@
 #include "performer/models/mean_core.h"
 
 #include <ATen/ATen.h>
-#include <ATen/OpMathType.h>
 
 namespace performer::models {
-namespace {
-
-at::ScalarType sum_type(const Tensor& v) { return at::toOpMathType(v.scalar_type()); }
-
-}  // namespace
 
 Tensor MeanCore::forward(const Heads& heads, const Tensor& key_mask) {
   Tensor v = heads.v.to(sum_type(heads.v));  // [B, H, L, D]

@@ -6,8 +6,8 @@
 
 #include "performer/core/size.h"
 #include "performer/models/model_cost.h"
-#include "performer/train/precision.h"
-#include "performer/train/run_state.h"
+#include "performer/run/make_model.h"
+#include "performer/run/precision.h"
 
 namespace performer::train {
 namespace {
@@ -20,12 +20,12 @@ std::string bytes_text(std::int64_t bytes) {
 
 }  // namespace
 
-DryRun dry_run(Recipe recipe) {
+DryRun dry_run(run::Recipe recipe) {
   const auto dataset = data::open_dataset(recipe.data, data::Split::kTrain);
-  return plan_of(fitted_to(std::move(recipe), dataset->space()), *dataset);
+  return plan_of(run::fitted_to(std::move(recipe), dataset->space()), *dataset);
 }
 
-DryRun plan_of(const Recipe& recipe, const data::Dataset& train) {
+DryRun plan_of(const run::Recipe& recipe, const data::Dataset& train) {
   const bool full = recipe.train.precision == "fp32";
   const auto cost =
       models::estimate(recipe.model, recipe.train.batch, recipe.data.length, full ? 4 : 2);

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "performer/data/dataset.h"
-#include "performer/train/recipe.h"
+#include "performer/run/recipe.h"
 
 namespace performer::train {
 
@@ -26,9 +26,9 @@ struct DryRun {
 };
 
 /// Of a recipe that is fitted to its data.
-DryRun plan_of(const Recipe& recipe, const data::Dataset& train);
+DryRun plan_of(const run::Recipe& recipe, const data::Dataset& train);
 
 /// Opens the training data and counts.
-DryRun dry_run(Recipe recipe);
+DryRun dry_run(run::Recipe recipe);
 
 }  // namespace performer::train

@@ -6,7 +6,7 @@
 
 namespace performer::train {
 
-Optimizer::Optimizer(const OptimizerConfig& config, const NamedTensors& weights)
+Optimizer::Optimizer(const run::OptimizerConfig& config, const run::NamedTensors& weights)
     : config_(config), weights_(weights), groups_(2) {
   means_.reserve(weights.size());
   squares_.reserve(weights.size());
@@ -47,8 +47,8 @@ void Optimizer::step(const std::vector<Tensor>& gradients, double rate, const Te
   steps_.sub_(skip);  // the fused pass leaves a skipped step without effect, so its count too
 }
 
-NamedTensors Optimizer::state() const {
-  NamedTensors state;
+run::NamedTensors Optimizer::state() const {
+  run::NamedTensors state;
   state.reserve(2 * weights_.size() + 1);
   for (std::size_t i = 0; i < weights_.size(); ++i) {
     state.emplace_back("mean." + weights_[i].first, means_[i]);

@@ -4,8 +4,8 @@
 
 #include <vector>
 
-#include "performer/train/precision.h"
-#include "performer/train/train_config.h"
+#include "performer/run/precision.h"
+#include "performer/run/train_config.h"
 
 namespace performer::train {
 
@@ -15,13 +15,13 @@ namespace performer::train {
 /// A step with skip = 1 changes nothing. divisor and skip stay on the device: no step waits for it.
 class Optimizer {
  public:
-  Optimizer(const OptimizerConfig& config, const NamedTensors& weights);
+  Optimizer(const run::OptimizerConfig& config, const run::NamedTensors& weights);
 
   void step(const std::vector<Tensor>& gradients, double rate, const Tensor& divisor,
             const Tensor& skip);
 
   /// mean.NAME, square.NAME and steps, for checkpoints.
-  NamedTensors state() const;
+  run::NamedTensors state() const;
 
  private:
   struct Group {
@@ -30,8 +30,8 @@ class Optimizer {
     double decay = 0;
   };
 
-  OptimizerConfig config_;
-  NamedTensors weights_;
+  run::OptimizerConfig config_;
+  run::NamedTensors weights_;
   std::vector<Tensor> means_, squares_;
   Tensor steps_;  // float32 scalar: steps taken
   std::vector<Group> groups_;

@@ -33,7 +33,7 @@ std::string duration_text(double seconds) {
 
 }  // namespace
 
-Reporter::Reporter(const std::filesystem::path& run_folder, const TrainConfig& config)
+Reporter::Reporter(const std::filesystem::path& run_folder, const run::TrainConfig& config)
     : config_(config), folder_(run_folder), started_(Clock::now()), window_started_(started_) {}
 
 void Reporter::start_after(std::int64_t step) {
@@ -114,7 +114,8 @@ void Reporter::write_line(const StepReport& last) {
   window_started_ = Clock::now();
 }
 
-void Reporter::add(std::int64_t step, const std::string& split, const Evaluation& evaluation) {
+void Reporter::add(std::int64_t step, const std::string& split,
+                   const infer::Evaluation& evaluation) {
   metrics_->append({{"step", step},
                     {split + "_loss", number(evaluation.loss())},
                     {split + "_accuracy", number(evaluation.accuracy())},

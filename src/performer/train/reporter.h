@@ -8,7 +8,7 @@
 #include <string>
 
 #include "performer/core/json.h"
-#include "performer/train/evaluate.h"
+#include "performer/infer/evaluate.h"
 #include "performer/train/metrics_log.h"
 #include "performer/train/start_summary.h"
 #include "performer/train/tensorboard.h"
@@ -20,7 +20,7 @@ namespace performer::train {
 /// lines elsewhere, metrics.jsonl, TensorBoard events.
 class Reporter {
  public:
-  Reporter(const std::filesystem::path& run_folder, const TrainConfig& config);
+  Reporter(const std::filesystem::path& run_folder, const run::TrainConfig& config);
 
   /// Opens the files for a run that goes on after `step`; metric lines newer than that are dropped,
   /// since the run will write them again. Warns of lines that are no longer there.
@@ -31,7 +31,7 @@ class Reporter {
   /// Drops metric lines newer than `step`, for a run that goes back.
   void cut_after(std::int64_t step);
   void add(const StepReport& report);
-  void add(std::int64_t step, const std::string& split, const Evaluation& evaluation);
+  void add(std::int64_t step, const std::string& split, const infer::Evaluation& evaluation);
   /// One more line of metrics, for what happens seldom: {"step": 12, "event": "redraw", ...}.
   void event(const nlohmann::ordered_json& record);
 
@@ -47,7 +47,7 @@ class Reporter {
   void write_line(const StepReport& last);
   void scalar(const std::string& tag, std::int64_t step, double value);
 
-  TrainConfig config_;
+  run::TrainConfig config_;
   std::filesystem::path folder_;
   std::optional<MetricsLog> metrics_;
   std::optional<EventWriter> events_;

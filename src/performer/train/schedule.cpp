@@ -6,7 +6,7 @@
 
 namespace performer::train {
 
-double learning_rate(const ScheduleConfig& schedule, double rate, std::int64_t step,
+double learning_rate(const run::ScheduleConfig& schedule, double rate, std::int64_t step,
                      std::int64_t steps) {
   const auto warmup = schedule.warmup;
   if (step < warmup) return rate * static_cast<double>(step + 1) / static_cast<double>(warmup);

@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "performer/train/train_config.h"
+#include "performer/run/train_config.h"
 
 namespace performer::train {
 
@@ -11,7 +11,7 @@ namespace performer::train {
 ///   linear         rate (1 - (1 - final_ratio) p),   p = share of the steps after the warm-up
 ///   cosine         rate (final_ratio + (1 - final_ratio) (1 + cos(pi p)) / 2)
 ///   inverse_sqrt   rate sqrt(max(warmup, 1) / (step + 1))
-double learning_rate(const ScheduleConfig& schedule, double rate, std::int64_t step,
+double learning_rate(const run::ScheduleConfig& schedule, double rate, std::int64_t step,
                      std::int64_t steps);
 
 }  // namespace performer::train

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "performer/core/json.h"
-#include "performer/train/train_config.h"
+#include "performer/run/train_config.h"
 
 namespace performer::train {
 
@@ -16,7 +16,7 @@ namespace performer::train {
 /// losses arrive a step late, and a resumed run must decide as an uninterrupted one.
 class SpikeGuard {
  public:
-  explicit SpikeGuard(const GuardConfig& config) : config_(config) {}
+  explicit SpikeGuard(const run::GuardConfig& config) : config_(config) {}
 
   /// Infinity while there is no limit.
   double limit(std::int64_t step);
@@ -28,7 +28,7 @@ class SpikeGuard {
   void load(const JsonView& state);
 
  private:
-  GuardConfig config_;
+  run::GuardConfig config_;
   double mean_ = 0;
   std::int64_t seen_ = 0;
   std::deque<std::pair<std::int64_t, double>> waiting_;  // (step, loss) not yet in the mean

@@ -11,8 +11,8 @@
 #include "performer/data/whole_sequences.h"
 #include "performer/data/windows.h"
 #include "performer/ops/last_kernel.h"
+#include "performer/run/precision.h"
 #include "performer/train/dry_run.h"
-#include "performer/train/precision.h"
 
 namespace performer::train {
 namespace {
@@ -100,7 +100,7 @@ std::string kernel_of(const Start& start) {
     if (kind != "favor" && kind != "linear") continue;
     const at::NoGradGuard no_grad;
     const auto options =
-        at::TensorOptions(parse_precision(start.recipe.train.precision)).device(start.device);
+        at::TensorOptions(run::parse_precision(start.recipe.train.precision)).device(start.device);
     const auto length = std::min(start.recipe.data.length, kAskedLength);
     const auto head = at::zeros({1, model.heads, length, model.head_dim()}, options);
     auto transformer = start.model;

@@ -5,13 +5,13 @@
 #include "performer/data/batch_stream.h"
 #include "performer/data/statistics.h"
 #include "performer/models/transformer.h"
-#include "performer/train/recipe.h"
+#include "performer/run/recipe.h"
 
 namespace performer::train {
 
 /// A run that is about to begin. `valid` may be null.
 struct Start {
-  const Recipe& recipe;  // fitted to the data
+  const run::Recipe& recipe;  // fitted to the data
   const data::Dataset& train;
   const data::BatchStream* valid;
   models::Transformer model;

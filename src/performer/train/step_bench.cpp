@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "performer/train/run_state.h"
+#include "performer/run/make_model.h"
 #include "performer/train/training_step.h"
 
 namespace performer::train {
@@ -31,7 +31,7 @@ double peak_mib(at::Device device) {
   return 0;
 }
 
-data::Batch random_batch(const Recipe& recipe) {
+data::Batch random_batch(const run::Recipe& recipe) {
   const auto rows = recipe.train.batch, length = recipe.data.length;
   data::Batch batch;
   batch.tokens = at::randint(recipe.model.vocabulary, {rows, length}, at::kLong);
@@ -42,8 +42,8 @@ data::Batch random_batch(const Recipe& recipe) {
 
 }  // namespace
 
-StepBench bench_step(const Recipe& recipe, at::Device device, std::int64_t steps) {
-  const auto model = make_model(recipe, device);
+StepBench bench_step(const run::Recipe& recipe, at::Device device, std::int64_t steps) {
+  const auto model = run::make_model(recipe, device);
   TrainingStep step(model, recipe, device);
   const auto batch = random_batch(recipe);
   std::vector<double> times;

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "performer/train/recipe.h"
+#include "performer/run/recipe.h"
 
 namespace performer::train {
 
@@ -18,6 +18,6 @@ struct StepBench {
 
 /// Times whole training steps (forward, backward, clipping, update) of a recipe's model on random
 /// tokens: batch x data.length of them, all of them targets.
-StepBench bench_step(const Recipe& recipe, at::Device device, std::int64_t steps);
+StepBench bench_step(const run::Recipe& recipe, at::Device device, std::int64_t steps);
 
 }  // namespace performer::train

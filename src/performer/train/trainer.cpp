@@ -7,8 +7,9 @@
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
-#include "performer/train/generate.h"
-#include "performer/train/run_state.h"
+#include "performer/infer/generate.h"
+#include "performer/run/make_model.h"
+#include "performer/run/tokenizer_files.h"
 #include "performer/train/schedule.h"
 
 namespace performer::train {
@@ -16,7 +17,8 @@ namespace {
 
 constexpr std::int64_t kSamples = 2, kSampleLength = 80;
 
-std::optional<data::BatchStream> open_valid(const Recipe& recipe, const data::TokenSpace& space) {
+std::optional<data::BatchStream> open_valid(const run::Recipe& recipe,
+                                            const data::TokenSpace& space) {
   if (recipe.train.valid_every == 0) return {};
   if (!data::has_split(recipe.data, data::Split::kValid)) {
     log_warning(
@@ -31,14 +33,14 @@ std::optional<data::BatchStream> open_valid(const Recipe& recipe, const data::To
 
 Trainer::~Trainer() = default;
 
-Trainer::Trainer(const Recipe& recipe, const TrainerOptions& options)
+Trainer::Trainer(const run::Recipe& recipe, const TrainerOptions& options)
     : options_(options),
       train_data_(data::open_dataset(recipe.data, data::Split::kTrain)),
       valid_rows_(open_valid(recipe, train_data_->space())),
-      recipe_(fitted_to(recipe, train_data_->space())),
-      token_files_(tokenizer_files(train_data_->space())),
+      recipe_(run::fitted_to(recipe, train_data_->space())),
+      token_files_(run::tokenizer_files(train_data_->space())),
       store_(options.out),
-      model_(make_model(recipe_, options.device)),
+      model_(run::make_model(recipe_, options.device)),
       step_(model_, recipe_, options.device),
       reporter_(options.out, recipe.train),
       guard_(recipe.guard),
@@ -144,13 +146,13 @@ void Trainer::settle() {
 void Trainer::show_samples() {
   settle();
   const auto& space = train_data_->space();
-  SamplingOptions sampling;
+  infer::SamplingOptions sampling;
   sampling.length = std::min<std::int64_t>(kSampleLength, recipe_.model.max_length - 1);
   sampling.seed = recipe_.seed;
   sampling.stop = space.eos;
-  sampling.forbidden = never_generated(space);
+  sampling.forbidden = space.never_generated();
   try {
-    const auto samples = generate(model_, {space.start}, sampling, kSamples).sequences;
+    const auto samples = infer::generate(model_, {space.start}, sampling, kSamples).sequences;
     for (std::size_t i = 0; i < samples.size(); ++i) {
       log_info("step {}  sample {}: {}", progress_.step, i + 1, space.decode(samples[i]));
     }
@@ -161,11 +163,11 @@ void Trainer::show_samples() {
 
 void Trainer::validate() {
   settle();
-  EvaluationOptions options;
+  infer::EvaluationOptions options;
   options.batch = recipe_.train.batch;
   options.max_batches = recipe_.train.valid_batches;
   options.device = options_.device;
-  const auto result = evaluate(model_, *valid_rows_, options);
+  const auto result = infer::evaluate(model_, *valid_rows_, options);
   reporter_.add(progress_.step, "valid", result);
   const bool first = progress_.best_step == 0;
   if (!std::isfinite(result.loss()) || (!first && result.loss() >= progress_.best_loss)) {

@@ -13,10 +13,10 @@
 #include "performer/data/batch_stream.h"
 #include "performer/data/prefetch.h"
 #include "performer/models/transformer.h"
-#include "performer/train/checkpoint_store.h"
-#include "performer/train/recipe.h"
+#include "performer/run/checkpoint_store.h"
+#include "performer/run/progress.h"
+#include "performer/run/recipe.h"
 #include "performer/train/reporter.h"
-#include "performer/train/run_state.h"
 #include "performer/train/spike_guard.h"
 #include "performer/train/stop_signal.h"
 #include "performer/train/training_step.h"
@@ -45,23 +45,23 @@ enum class Outcome : std::uint8_t {
 /// dropout, redraws and metric lines do not depend on interruptions.
 class Trainer {
  public:
-  Trainer(const Recipe& recipe, const TrainerOptions& options);
+  Trainer(const run::Recipe& recipe, const TrainerOptions& options);
   ~Trainer();
 
   /// From the newest good checkpoint of the folder, if there is one, to the end.
   Outcome run();
 
-  const Progress& progress() const { return progress_; }
+  const run::Progress& progress() const { return progress_; }
   models::Transformer model() { return model_; }
 
  private:
   void restore();
-  void resume_from(const Checkpoint& checkpoint);
-  void go_on_before(const Checkpoint& unusable, const std::string& why);
-  void check_same_data(const std::string& place, std::vector<Change>& changes);
-  void load(const Checkpoint& checkpoint);
+  void resume_from(const run::Checkpoint& checkpoint);
+  void go_on_before(const run::Checkpoint& unusable, const std::string& why);
+  void check_same_data(const std::string& place, std::vector<run::Change>& changes);
+  void load(const run::Checkpoint& checkpoint);
   data::BatchStream training_rows() const;
-  std::map<std::string, DataIdentity> identify_data() const;
+  std::map<std::string, run::DataIdentity> identify_data() const;
   std::int64_t wrapped(std::int64_t position) const;  // by --overfit
   void start_prefetch();
   void redraw_for(std::int64_t step);
@@ -76,7 +76,7 @@ class Trainer {
   void forget_earlier_run();
   /// True where a checkpoint was loaded.
   bool roll_back(const StepReport& report);
-  void go_back_to(const Checkpoint& checkpoint);
+  void go_back_to(const run::Checkpoint& checkpoint);
   void validate();
   void show_samples();
   bool try_to_write(const char* what, const std::function<void()>& write);
@@ -87,7 +87,7 @@ class Trainer {
   };
   /// False where the weights are not sound: then nothing is written.
   bool save(const Saving& saving);
-  CheckpointContent content() const;
+  run::CheckpointContent content() const;
   std::optional<Outcome> reason_to_stop(const StopSignal& signal) const;
   bool patience_is_over() const;
   bool due(std::int64_t every) const;
@@ -95,14 +95,14 @@ class Trainer {
   TrainerOptions options_;
   std::shared_ptr<const data::Dataset> train_data_;
   std::optional<data::BatchStream> valid_rows_;
-  Recipe recipe_;
+  run::Recipe recipe_;
   std::map<std::string, std::string> token_files_;
-  CheckpointStore store_;  // after the data: a run that cannot begin leaves no folder
+  run::CheckpointStore store_;  // after the data: a run that cannot begin leaves no folder
   models::Transformer model_;
   TrainingStep step_;
   Reporter reporter_;
   SpikeGuard guard_;
-  Progress progress_;
+  run::Progress progress_;
   std::unique_ptr<data::Prefetcher> batches_;
   std::optional<PendingReport> pending_;
   std::optional<StepReport> spike_;  // seen, to be rolled back

@@ -5,7 +5,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
-#include "performer/train/run_state.h"
+#include "performer/run/make_model.h"
 #include "performer/train/trainer.h"
 
 namespace performer::train {
@@ -27,12 +27,12 @@ void Trainer::restore() {
   }
 }
 
-void Trainer::resume_from(const Checkpoint& checkpoint) {
+void Trainer::resume_from(const run::Checkpoint& checkpoint) {
   const auto place = checkpoint.folder().string();
   auto changes =
-      compare_recipes(recipe_from_json(checkpoint.config(), place + "/config.json"), recipe_,
-                      {place, options_.recipe, checkpoint.step(), options_.changes});
-  check_same_tokens(checkpoint.tokenizer(), token_files_, place);
+      run::compare_recipes(run::recipe_from_json(checkpoint.config(), place + "/config.json"),
+                           recipe_, {place, options_.recipe, checkpoint.step(), options_.changes});
+  run::check_same_tokens(checkpoint.tokenizer(), token_files_, place);
   load(checkpoint);
   if (progress_.overfit != options_.overfit) {
     fail(ExitCode::kUsage,
@@ -40,7 +40,7 @@ void Trainer::resume_from(const Checkpoint& checkpoint) {
          progress_.overfit, options_.overfit);
   }
   check_same_data(place, changes);
-  const bool other_losses = std::ranges::any_of(changes, changes_losses);
+  const bool other_losses = std::ranges::any_of(changes, run::changes_losses);
   if (other_losses) guard_.reset();
   if (const auto why = unsound()) {
     go_on_before(checkpoint, *why);
@@ -69,7 +69,7 @@ void Trainer::resume_from(const Checkpoint& checkpoint) {
 }
 
 // Its bytes are as they were saved, and yet no run saves such weights: they came from elsewhere.
-void Trainer::go_on_before(const Checkpoint& unusable, const std::string& why) {
+void Trainer::go_on_before(const run::Checkpoint& unusable, const std::string& why) {
   const auto place = unusable.folder().string();
   const auto older = store_.newest_good_up_to(
       unusable.step() - 1, [](const Error& error) { log_warning("{}", error.what()); });
@@ -81,14 +81,14 @@ void Trainer::go_on_before(const Checkpoint& unusable, const std::string& why) {
   resume_from(*older);
 }
 
-std::map<std::string, DataIdentity> Trainer::identify_data() const {
-  std::map<std::string, DataIdentity> data;
-  data.emplace("train", identify({train_data_, data::Use::kEvaluation}));
-  if (valid_rows_) data.emplace("valid", identify(*valid_rows_));
+std::map<std::string, run::DataIdentity> Trainer::identify_data() const {
+  std::map<std::string, run::DataIdentity> data;
+  data.emplace("train", run::identify({train_data_, data::Use::kEvaluation}));
+  if (valid_rows_) data.emplace("valid", run::identify(*valid_rows_));
   return data;
 }
 
-void Trainer::check_same_data(const std::string& place, std::vector<Change>& changes) {
+void Trainer::check_same_data(const std::string& place, std::vector<run::Change>& changes) {
   for (const auto& [split, now] : identify_data()) {
     const auto [entry, added] = progress_.data.emplace(split, now);
     const auto before = std::exchange(entry->second, now);
@@ -105,16 +105,16 @@ void Trainer::check_same_data(const std::string& place, std::vector<Change>& cha
   }
 }
 
-void Trainer::load(const Checkpoint& checkpoint) {
+void Trainer::load(const run::Checkpoint& checkpoint) {
   const auto file = (checkpoint.folder() / "trainer.json").string();
   const auto values = parse_json(checkpoint.trainer(), file);
   const JsonView json(values, file);
-  progress_ = progress_from_json(json, checkpoint.step());
+  progress_ = run::progress_from_json(json, checkpoint.step());
   guard_.load(json.at("guard"));
   reporter_.load(json.at("reporter"));
   model_->redraw(json.at("draw").integer(0, UINT32_MAX));
-  load_into(checkpoint.model_file(), model_tensors(model_, step_.weights().masters()));
-  load_into(checkpoint.trainer_file(), step_.state());
+  run::load_into(checkpoint.model_file(), run::model_tensors(model_, step_.weights().masters()));
+  run::load_into(checkpoint.trainer_file(), step_.state());
   step_.weights().publish();
 }
 
@@ -134,12 +134,12 @@ void Trainer::mark_best() {
   try_to_write("best not marked", [&] { store_.mark_best(progress_.step); });
 }
 
-CheckpointContent Trainer::content() const {
-  CheckpointContent content;
-  content.model = model_tensors(model_, step_.weights().masters());
+run::CheckpointContent Trainer::content() const {
+  run::CheckpointContent content;
+  content.model = run::model_tensors(model_, step_.weights().masters());
   content.trainer = step_.state();
-  content.config_json = recipe_to_json(recipe_);
-  content.trainer_json = progress_to_json(
+  content.config_json = run::recipe_to_json(recipe_);
+  content.trainer_json = run::progress_to_json(
       progress_,
       {{"draw", model_->draw()}, {"guard", guard_.state()}, {"reporter", reporter_.state()}});
   content.tokenizer = token_files_;

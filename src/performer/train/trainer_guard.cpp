@@ -8,7 +8,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
-#include "performer/train/finite.h"
+#include "performer/run/finite.h"
 #include "performer/train/trainer.h"
 
 namespace performer::train {
@@ -57,8 +57,9 @@ std::optional<std::string> Trainer::unsound() {
     return fmt::format("the last {} were not finite",
                        not_finite_ > 1 ? fmt::format("{} steps", not_finite_) : "step");
   }
-  for (const auto& tensors : {model_tensors(model_, step_.weights().masters()), step_.state()}) {
-    if (auto text = find_not_finite(tensors)) return text;
+  for (const auto& tensors :
+       {run::model_tensors(model_, step_.weights().masters()), step_.state()}) {
+    if (auto text = run::find_not_finite(tensors)) return text;
   }
   const auto limit = guard_.limit(progress_.step + 1);
   const auto loss =
@@ -92,7 +93,7 @@ bool Trainer::roll_back(const StepReport& report) {
   auto kept = progress_;
   ++kept.extra_draws;
   guard_.reset();
-  std::optional<Checkpoint> checkpoint;
+  std::optional<run::Checkpoint> checkpoint;
   if (progress_.regular > 0) {
     checkpoint = store_.newest_good_up_to(
         progress_.regular, [](const Error& error) { log_warning("{}", error.what()); });
@@ -125,7 +126,7 @@ bool Trainer::roll_back(const StepReport& report) {
   return checkpoint.has_value();
 }
 
-void Trainer::go_back_to(const Checkpoint& checkpoint) {
+void Trainer::go_back_to(const run::Checkpoint& checkpoint) {
   load(checkpoint);
   try_to_write("newer checkpoints not removed", [&] { store_.go_back_to(checkpoint); });
   reporter_.cut_after(progress_.step);

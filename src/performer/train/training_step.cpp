@@ -8,7 +8,7 @@
 #include <limits>
 
 #include "performer/core/random.h"
-#include "performer/train/loss.h"
+#include "performer/infer/loss.h"
 
 namespace performer::train {
 namespace {
@@ -54,11 +54,11 @@ StepReport PendingReport::wait() {
   return report_;
 }
 
-TrainingStep::TrainingStep(models::Transformer model, const Recipe& recipe, at::Device device)
+TrainingStep::TrainingStep(models::Transformer model, const run::Recipe& recipe, at::Device device)
     : model_(model),
       recipe_(recipe),
       device_(device),
-      weights_(model, parse_precision(recipe.train.precision)),
+      weights_(model, run::parse_precision(recipe.train.precision)),
       optimizer_(recipe.optimizer, weights_.masters()) {
   if (recipe.train.precision == "fp16") {
     loss_scale_ = at::full({}, kFirstLossScale, at::TensorOptions(device).dtype(at::kFloat));
@@ -79,8 +79,8 @@ PendingReport TrainingStep::run(const StepPlan& plan,
   model_->train();
   do {
     model_->set_dropout_seed(dropout_key(recipe_.seed, plan.step, part++));
-    const auto batch = place(next_batch(), device_);
-    const auto parts = compute_loss(model_, batch);
+    const auto batch = infer::place(next_batch(), device_);
+    const auto parts = infer::compute_loss(model_, batch);
     if (expected == 0) expected = static_cast<double>(std::max<std::int64_t>(parts.count, 1));
     auto objective = parts.sum / expected;
     if (loss_scale_.defined()) objective = objective * loss_scale_;
@@ -99,7 +99,7 @@ PendingReport TrainingStep::run(const StepPlan& plan,
 double TrainingStep::probe(const data::Batch& batch) {
   weights_.zero_gradients();
   model_->eval();
-  const auto parts = compute_loss(model_, place(batch, device_));
+  const auto parts = infer::compute_loss(model_, infer::place(batch, device_));
   const auto mean = parts.sum / static_cast<double>(std::max<std::int64_t>(parts.count, 1));
   mean.backward();
   weights_.collect_gradients();
@@ -135,7 +135,7 @@ Tensor TrainingStep::update(const StepPlan& plan, const StepReport& known, doubl
   return at::cat({sums, at::stack({norm, skip, scale})});
 }
 
-NamedTensors TrainingStep::state() const {
+run::NamedTensors TrainingStep::state() const {
   auto state = optimizer_.state();
   if (loss_scale_.defined()) {
     state.emplace_back("loss_scale", loss_scale_);

@@ -10,9 +10,9 @@
 
 #include "performer/data/batch.h"
 #include "performer/models/transformer.h"
+#include "performer/run/precision.h"
+#include "performer/run/recipe.h"
 #include "performer/train/optimizer.h"
-#include "performer/train/precision.h"
-#include "performer/train/recipe.h"
 
 namespace performer::train {
 
@@ -54,7 +54,7 @@ struct StepPlan {
 /// Forward, backward and update over as many batches as step_tokens asks for.
 class TrainingStep {
  public:
-  TrainingStep(models::Transformer model, const Recipe& recipe, at::Device device);
+  TrainingStep(models::Transformer model, const run::Recipe& recipe, at::Device device);
 
   PendingReport run(const StepPlan& plan, const std::function<data::Batch()>& next_batch);
 
@@ -62,18 +62,18 @@ class TrainingStep {
   /// dropout, loss scale and update: whether the weights are of use.
   double probe(const data::Batch& batch);
 
-  Weights& weights() { return weights_; }
-  const Weights& weights() const { return weights_; }
+  run::Weights& weights() { return weights_; }
+  const run::Weights& weights() const { return weights_; }
   /// Optimizer and loss scale, for checkpoints.
-  NamedTensors state() const;
+  run::NamedTensors state() const;
 
  private:
   Tensor update(const StepPlan& plan, const StepReport& known, double expected, const Tensor& sums);
 
   models::Transformer model_;
-  Recipe recipe_;
+  run::Recipe recipe_;
   at::Device device_;
-  Weights weights_;
+  run::Weights weights_;
   Optimizer optimizer_;
   Tensor loss_scale_, growth_;  // fp16 alone: float32 and int32 scalars
 };

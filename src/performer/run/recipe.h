@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "performer/data/data_config.h"
+#include "performer/models/model_config.h"
+#include "performer/run/train_config.h"
+
+namespace performer::run {
+
+/// All of one experiment: what `performer train` reads, and the config.json of its checkpoints.
+struct Recipe {
+  std::string description;
+  std::int64_t seed = 0;
+  models::ModelConfig model;
+  data::DataConfig data;
+  TrainConfig train;
+  OptimizerConfig optimizer;
+  ScheduleConfig schedule;
+  GuardConfig guard;
+};
+
+template <class Config, class Visitor>
+requires std::is_same_v<std::remove_const_t<Config>, Recipe>
+void visit_fields(Config& c, Visitor&& field) {
+  field("description", c.description, "One line for logs and figures.");
+  field("seed", c.seed, "Of initial weights and dropout (data.seed: order of the rows).");
+  field("model", c.model, "");
+  field("data", c.data, "");
+  field("train", c.train, "");
+  field("optimizer", c.optimizer, "");
+  field("schedule", c.schedule, "");
+  field("guard", c.guard, "");
+}
+
+/// Reads a recipe, applies the assignments of `--set` and then those of `--change` in order, and
+/// checks every rule on it.
+Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
+                   const std::vector<std::string>& changes = {});
+/// The recipe of a checkpoint's config.json.
+Recipe recipe_from_json(const std::string& text, const std::string& source);
+std::string recipe_to_json(const Recipe& recipe);
+std::string recipe_to_toml(const Recipe& recipe);
+
+/// Throws unless the parts of the recipe fit each other.
+void check(const Recipe& recipe);
+
+}  // namespace performer::run
