@@ -3,7 +3,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PYTHON := .venv/bin/python
 
-.PHONY: build configure demo attention test attack setup install format lint clean help
+.PHONY: build configure demo attention test test-all attack setup install format lint clean help
 .DEFAULT_GOAL := build
 
 configure: setup
@@ -23,6 +23,9 @@ attention: configure ## FAVOR+ against exact attention: time, memory, error, a p
 
 test: ## set up, build and run every check and test, as CI does
 	@scripts/test.sh
+
+test-all: ## the same with every CUDA architecture, and every instruction set under the sanitizers
+	@scripts/test.sh all
 
 attack: build ## the long form of the attacks: kills, damage, hostile files, random calls, fuzzing (hours)
 	@scripts/attack.sh
@@ -47,4 +50,4 @@ clean: ## remove what was built; .venv stays
 	@echo "make: removed the build folders"
 
 help: ## this list
-	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1\t\2/' | expand -t 18
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 18

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of the includes between the folders of src/performer.
 
-cli -> {train -> infer -> run, report, pretrained} -> {models -> ops -> kernels, data}; core serves all
-but kernels.
+cli -> {train -> infer -> run, report, pretrained} -> {models -> ops -> kernels, data}; core serves
+all but kernels.
 """
 
 import re

@@ -1,10 +1,15 @@
 #!/usr/bin/env bash
 # All that CI runs, step by step. Each step writes build/logs/<step>.log; the last line counts tests.
+# A step that has passed is not run again until a file of the tree, or the environment, has changed.
+#
+# usage: test.sh [all]     all: every architecture, every instruction set under the sanitizers
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
+scope=${1:-}
 logs=build/logs
 reports=build/reports
+passed=build/passed
 jobs=$(nproc)
 failed=()
 started=$SECONDS
@@ -23,10 +28,23 @@ watch_step() {
   [[ -t 1 ]] && printf '\r\033[K'
 }
 
+# Of every file that git tracks or would track, and of what is installed in .venv.
+hash_tree() {
+  { git ls-files -z --cached --others --exclude-standard | sort -z | xargs -0 sha256sum 2>/dev/null
+    cat .venv/requirements.installed 2>/dev/null
+    echo "$scope"
+  } | sha256sum
+}
+
 # step NAME COMMAND...: runs it, says how it went and how long it took.
 step() {
   local name=$1 log=$logs/$1.log begin=$SECONDS status=0
   shift
+  if [[ $name != build* && -n $tree && $(cat "$passed/$name" 2>/dev/null) == "$tree" ]]; then
+    printf '%-18s ok      passed before, and nothing has changed since\n' "$name"
+    return
+  fi
+  rm -rf "$passed/$name" "${reports:?}/$name" "$reports/$name.xml"
   [[ -t 1 ]] || printf '%s …\n' "$name"
   "$@" >"$log" 2>&1 &
   local pid=$!
@@ -34,6 +52,7 @@ step() {
   wait "$pid" || status=$?
   if ((status == 0)); then
     printf '%-18s ok      %4d s\n' "$name" $((SECONDS - begin))
+    [[ -z $tree ]] || echo "$tree" >"$passed/$name"
   else
     printf '%-18s FAILED  %4d s, the end of %s:\n' "$name" $((SECONDS - begin)) "$log"
     tail -n 40 "$log" | sed 's/^/  | /'
@@ -55,7 +74,8 @@ finish() {
 
 build_preset() {
   local folder=$1 preset=$2
-  [[ $folder/build.ninja -nt CMakePresets.json ]] || cmake --preset "$preset" || return
+  shift 2
+  (($# == 0)) && [[ $folder/build.ninja -nt CMakePresets.json ]] || cmake --preset "$preset" "$@" || return
   cmake --build --preset "$preset" --parallel "$jobs"
 }
 
@@ -66,9 +86,11 @@ run_ctest() {
   GTEST_OUTPUT="xml:$PWD/$reports/$step/" ctest --preset "$preset" --no-tests=error "$@"
 }
 
+# Files of tests side by side: idle threads must not spin.
 run_pytest() {
   local step=$1 folder=$2
-  .venv/bin/python -m pytest "$folder" --junitxml="$reports/$step.xml"
+  OMP_WAIT_POLICY=passive .venv/bin/python -m pytest "$folder" --numprocesses "$jobs" \
+    --dist loadfile --junitxml="$reports/$step.xml"
 }
 
 run_sanitized() {
@@ -77,11 +99,11 @@ run_sanitized() {
   run_ctest tests-sanitize sanitize --parallel "$jobs"
 }
 
-mkdir -p "$logs"
-rm -rf "$reports"
-mkdir -p "$reports"
+mkdir -p "$logs" "$reports" "$passed"
 
+tree=  # not known before the environment is
 need setup scripts/setup.sh
+tree=$(hash_tree)
 step lint scripts/lint.sh check
 if command -v nvcc >/dev/null; then
   step nvcc .venv/bin/python scripts/nvcc.py build
@@ -96,6 +118,7 @@ step tests-cli run_pytest tests-cli tests/cli
 step tests-attack run_pytest tests-attack tests/attack
 step tests-install run_pytest tests-install tests/install
 step tidy .venv/bin/python scripts/tidy.py build
-step build-sanitize build_preset build-sanitize sanitize &&
+step build-sanitize build_preset build-sanitize sanitize \
+  "-DPERFORMER_TEST_ALL_PATHS=$([[ $scope == all ]] && echo ON || echo OFF)" &&
   step tests-sanitize run_sanitized
 finish

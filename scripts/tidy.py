@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs clang-tidy over the library's sources, and not again over what has not changed.
 
-Nearly all of the time goes into torch's headers, so sources of one folder are checked together, as
-one unit that includes them.
+Nearly all of the time goes into torch's headers, so sources are checked as they are compiled:
+several of a target as one unit.
 
 usage: tidy.py BUILD_FOLDER
 """
@@ -15,18 +15,26 @@ import shlex
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-UNIT_SIZE = 12
-# At the beginning of a line: a function, a constant, a type.
-LOCAL_NAME = re.compile(
-    r"^(?:struct|class|enum class|(?:[\w:<>&*,]+ )+\**&?)\s*(\w+)", re.MULTILINE
-)
-ALIAS = re.compile(r"^using (\w+) =", re.MULTILINE)
-CONSTANT = re.compile(r"^constexpr (?:[\w:<>&*,]+ )+(\w+)", re.MULTILINE)
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
+MEMBER = re.compile(r"^#include \"(/[^\"]+)\"", re.MULTILINE)  # of a unit that CMake wrote
+
+
+@dataclass
+class Unit:
+    """What the compiler is given at once, and the sources in it."""
+
+    file: Path
+    sources: list[Path]
+    directory: str
+    arguments: list[str]
+
+    @property
+    def names(self) -> str:
+        return ", ".join(str(source.relative_to(ROOT / "src/performer")) for source in self.sources)
 
 
 def clang_command(command: str) -> list[str]:
@@ -44,9 +52,20 @@ def clang_command(command: str) -> list[str]:
     return kept
 
 
-def unit_command(first: Path, unit: Path, commands: dict[Path, dict[str, Any]]) -> list[str]:
-    """The command of a unit's first source, for the unit."""
-    return [str(unit) if word == str(first) else word for word in commands[first]["arguments"]]
+def find_units(build: Path) -> list[Unit]:
+    """All units of src, by the build's list of commands: no tests, no precompiled header, and no
+    CUDA, whose language is nvcc's (scripts/nvcc.py)."""
+    units = []
+    for entry in json.loads((build / "compile_commands.json").read_text()):
+        file = Path(entry["file"])
+        if file.suffix == ".cu":
+            continue
+        text = file.read_text(encoding="utf-8") if file.parent.name == "Unity" else ""
+        sources = [Path(name) for name in MEMBER.findall(text)] or [file]
+        if ROOT / "src" in sources[0].parents:
+            arguments = clang_command(entry["command"])
+            units.append(Unit(file, sources, entry["directory"], arguments))
+    return units
 
 
 def our_files(source: Path, seen: set[Path] | None = None) -> set[Path]:
@@ -60,51 +79,20 @@ def our_files(source: Path, seen: set[Path] | None = None) -> set[Path]:
     return seen
 
 
-def content_key(source: Path, command: list[str], tool: str) -> str:
-    digest = hashlib.sha256(json.dumps([command, tool]).encode())
-    for path in [ROOT / ".clang-tidy", *sorted(our_files(source))]:
-        digest.update(path.read_bytes() + b"\0")
+def content_key(unit: Unit, tool: str) -> str:
+    """Of all that clang-tidy reads, but for the system's headers; the same in every checkout."""
+    words = [word.replace(str(ROOT), "") for word in unit.arguments]
+    digest = hashlib.sha256(json.dumps([words, tool]).encode())
+    files = {file for source in unit.sources for file in our_files(source)}
+    for path in [ROOT / ".clang-tidy", *sorted(files)]:
+        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
     return digest.hexdigest()
 
 
-def local_names(source: Path) -> set[str]:
-    """Names that `source` keeps to itself, and that no other source of its unit may have too."""
-    text = source.read_text(encoding="utf-8")
-    inside = "".join(part.split("}  // namespace\n")[0] for part in text.split("namespace {\n")[1:])
-    return {
-        *LOCAL_NAME.findall(inside),
-        *ALIAS.findall(text),
-        *CONSTANT.findall(text),
-    }
-
-
-def make_units(sources: list[Path], commands: dict[Path, dict[str, Any]]) -> list[list[Path]]:
-    """Sources of a folder and an instruction set in few units without clashing names."""
-    units: list[tuple[tuple[Path, frozenset[str]], set[str], list[Path]]] = []
-    for source in sources:
-        names = local_names(source)
-        arguments = commands[source]["arguments"]
-        kind = source.parent, frozenset(word for word in arguments if word.startswith("-m"))
-        for other, taken, members in units:
-            if other == kind and len(members) < UNIT_SIZE and not taken & names:
-                taken |= names
-                members.append(source)
-                break
-        else:
-            units.append((kind, names, [source]))
-    return [members for _, _, members in units]
-
-
-def write_unit(number: int, members: list[Path], database: Path) -> Path:
-    unit = database / f"unit_{number}.cpp"
-    unit.write_text("".join(f'#include "{source}"  // NOLINT\n' for source in members))
-    return unit
-
-
-def check(unit: Path, database: Path) -> str:
+def check(unit: Unit, database: Path) -> str:
     """The complaints about one unit; empty when there are none."""
     result = subprocess.run(
-        ["clang-tidy", "--quiet", "-p", database, unit],
+        ["clang-tidy", "--quiet", "-p", database, unit.file],
         capture_output=True,
         text=True,
         check=False,
@@ -118,47 +106,26 @@ def main() -> int:
     database, passed = build / "tidy", build / "tidy" / "passed"
     passed.mkdir(parents=True, exist_ok=True)
 
-    entries, pending = [], {}
-    for entry in json.loads((build / "compile_commands.json").read_text()):
-        source = Path(entry["file"])
-        if ROOT / "src" not in source.parents:  # tests, and the precompiled header in the build
-            continue
-        if source.suffix == ".cu":  # nvcc's own language: scripts/nvcc.py
-            continue
-        arguments = clang_command(entry["command"])
-        entries.append({**entry, "arguments": arguments})
-        del entries[-1]["command"]
-        key = content_key(source, arguments, tool.stdout)
-        if not (passed / key).exists():
-            pending[source] = key
-
-    commands = {Path(entry["file"]): entry for entry in entries}
-    units = make_units(list(pending), commands)
-    files = [write_unit(number, members, database) for number, members in enumerate(units)]
-    unit_entries = [
-        {
-            **commands[members[0]],
-            "file": str(file),
-            "arguments": unit_command(members[0], file, commands),
-        }
-        for file, members in zip(files, units, strict=True)
+    units = find_units(build)
+    commands = [
+        {"file": str(unit.file), "directory": unit.directory, "arguments": unit.arguments}
+        for unit in units
     ]
-    (database / "compile_commands.json").write_text(json.dumps(unit_entries))
+    (database / "compile_commands.json").write_text(json.dumps(commands))
+    keys = {unit.file: content_key(unit, tool.stdout) for unit in units}
+    pending = [unit for unit in units if not (passed / keys[unit.file]).exists()]
 
     failures = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        complaints = pool.map(lambda file: check(file, database), files)
-        for number, (members, text) in enumerate(zip(units, complaints, strict=True), start=1):
-            names = ", ".join(str(source.relative_to(ROOT / "src/performer")) for source in members)
-            print(f"[{number}/{len(units)}] {names}", flush=True)
+        complaints = pool.map(lambda unit: check(unit, database), pending)
+        for number, (unit, text) in enumerate(zip(pending, complaints, strict=True), start=1):
+            print(f"[{number}/{len(pending)}] {unit.names}", flush=True)
             if text:
                 print(text, flush=True)
                 failures += 1
-            for source in members if not text else ():
-                (passed / pending[source]).touch()
-    print(
-        f"tidy: {failures} of {len(units)} units with complaints, {len(pending)} files checked anew"
-    )
+            else:
+                (passed / keys[unit.file]).touch()
+    print(f"tidy: {failures} of {len(pending)} units with complaints, {len(units)} in all")
     return 1 if failures else 0
 
 

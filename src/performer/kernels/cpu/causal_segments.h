@@ -17,7 +17,7 @@ class CausalBackwardPass {
         in_(in),
         out_(out),
         executor_(executor),
-        in_place_(CausalBackward::fits_key_rows(p, out.k)),
+        in_place_(ChunkRows::fit_key_rows(p, out.k)),
         bytes_(round_up(
             static_cast<std::int64_t>(most(CausalBackward::bytes(s), Forward::bytes(s))), 64)),
         row_floats_(in_place_ ? 0 : 2 * (p.heads / p.state_heads) * p.query_length) {}
@@ -62,73 +62,94 @@ class CausalBackwardPass {
     const auto index = state_index(problem_, n, head);
     backward.pack_keys(head);
     backward.state().load(sizes_, problem_.initial, index);
-    if (!backward.walk_queries(head, span, 0, span.length, in_, out_)) return check(false);
+    if (!backward.walk_queries({head, span, 0, 0}, span.length, in_, out_)) return check(false);
     backward.load_final_gradient(in_, index);
-    if (!backward.walk_keys(head, span, 0, span.length, in_, out_)) return check(false);
+    if (!backward.walk_keys({head, span, 0, 0}, span.length, in_, out_)) return check(false);
     store_initial_gradient(problem_, sizes_, backward.state(), in_, out_, index);
   }
 
+  // One item among all threads: a segment each, and the states before them, or the dS after them.
+  struct Cut {
+    std::int64_t head;
+    Span span;
+    int tasks;
+    float* slots;
+    std::int64_t slot;  // numbers of one state
+
+    std::int64_t begin(int task) const {
+      const auto chunks = (span.length + kChunk - 1) / kChunk;
+      return least(chunks * task / tasks * kChunk, span.length);
+    }
+    ChunkAt first_chunk(int task) const { return {head, span, begin(task), 0}; }
+    std::int64_t end(int task) const { return begin(task + 1); }
+    State state(const Sizes& s, int task) const {
+      Scratch scratch(slots + task * slot);
+      return State(s, scratch);
+    }
+  };
+
   void cut_item(std::int64_t n, std::int64_t head) {
     const auto& s = sizes_;
-    const Span span = key_span(problem_, n);
     const auto index = state_index(problem_, n, head);
     const int tasks = executor_.threads;
-    const auto chunks = (span.length + kChunk - 1) / kChunk;
-    const auto begin = [&](int task) { return least(chunks * task / tasks * kChunk, span.length); };
     const auto slot = round_up(State::floats(s), kLine);
     auto* slots =
         static_cast<float*>(call_workspace(static_cast<std::size_t>(tasks * slot) * sizeof(float)));
-    // States of segments, and after the sums below those before (after) them.
-    const auto segment = [&](int task) {
-      Scratch scratch(slots + task * slot);
-      return State(s, scratch);
-    };
-
-    parallel(executor_, tasks, [&](int task) {
-      if (task + 1 == tasks) return;  // nothing comes after the last
-      Forward forward(problem_, s, Scratch(thread_workspace(static_cast<std::size_t>(bytes_))));
-      forward.state().clear(s);
-      forward.add_keys(head, span, begin(task), begin(task + 1));
-      segment(task + 1).copy(s, forward.state());
-    });
-    segment(0).load(s, problem_.initial, index);
-    for (int task = 1; task < tasks; ++task) {
-      State before = segment(task);
-      before.merge(s, segment(task - 1));
-    }
+    const Cut cut{head, key_span(problem_, n), tasks, slots, slot};
+    sum_states(cut, index);
     parallel(executor_, tasks, [&](int task) {
       CausalBackward backward = worker();
       backward.pack_keys(head);
-      backward.state().copy(s, segment(task));
-      check(backward.walk_queries(head, span, begin(task), begin(task + 1), in_, out_));
+      backward.state().copy(s, cut.state(s, task));
+      check(backward.walk_queries(cut.first_chunk(task), cut.end(task), in_, out_));
     });
     if (failed()) return;
-
-    parallel(executor_, tasks, [&](int task) {
-      if (task == 0) return;
-      CausalBackward backward = worker();
-      backward.clear_gradient();
-      backward.add_rows(head, span, begin(task), begin(task + 1), in_, out_);
-      segment(task - 1).copy(s, backward.state());
-    });
-    {
-      CausalBackward backward = worker();
-      backward.load_final_gradient(in_, index);
-      segment(tasks - 1).copy(s, backward.state());
-    }
-    for (int task = tasks - 1; task-- > 0;) {
-      State after = segment(task);
-      after.merge(s, segment(task + 1));
-    }
+    sum_gradients(cut, index);
     parallel(executor_, tasks, [&](int task) {
       CausalBackward backward = worker();
       backward.pack_keys(head);
-      backward.state().copy(s, segment(task));
-      check(backward.walk_keys(head, span, begin(task), begin(task + 1), in_, out_));
+      backward.state().copy(s, cut.state(s, task));
+      check(backward.walk_keys(cut.first_chunk(task), cut.end(task), in_, out_));
       if (task == 0 && !failed()) {
         store_initial_gradient(problem_, s, backward.state(), in_, out_, index);
       }
     });
+  }
+
+  // S before each segment.
+  void sum_states(const Cut& cut, std::int64_t index) {
+    const auto& s = sizes_;
+    parallel(executor_, cut.tasks, [&](int task) {
+      if (task + 1 == cut.tasks) return;  // nothing comes after the last
+      Forward forward(problem_, s, Scratch(thread_workspace(static_cast<std::size_t>(bytes_))));
+      forward.state().clear(s);
+      forward.add_keys(cut.head, cut.span, cut.begin(task), cut.end(task));
+      cut.state(s, task + 1).copy(s, forward.state());
+    });
+    cut.state(s, 0).load(s, problem_.initial, index);
+    for (int task = 1; task < cut.tasks; ++task) {
+      cut.state(s, task).merge(s, cut.state(s, task - 1));
+    }
+  }
+
+  // dS after each segment.
+  void sum_gradients(const Cut& cut, std::int64_t index) {
+    const auto& s = sizes_;
+    parallel(executor_, cut.tasks, [&](int task) {
+      if (task == 0) return;
+      CausalBackward backward = worker();
+      backward.clear_gradient();
+      backward.add_rows(cut.first_chunk(task), cut.end(task), in_, out_);
+      cut.state(s, task - 1).copy(s, backward.state());
+    });
+    {
+      CausalBackward backward = worker();
+      backward.load_final_gradient(in_, index);
+      cut.state(s, cut.tasks - 1).copy(s, backward.state());
+    }
+    for (int task = cut.tasks - 1; task-- > 0;) {
+      cut.state(s, task).merge(s, cut.state(s, task + 1));
+    }
   }
 
   const FavorProblem& problem_;
