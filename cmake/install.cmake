@@ -27,8 +27,29 @@ endif()
 if(TARGET performer_pieces)   # beside the library, which looks for it there
   install(TARGETS performer_pieces RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/performer DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILES_MATCHING PATTERN "*.h" PATTERN "pch.h" EXCLUDE)
+# Public headers: the operators', the models', and what those include. All others stay inside.
+foreach(header IN ITEMS
+    performer.h
+    core/config.h
+    ops/analysis/attention_map.h
+    ops/analysis/quality.h
+    ops/exact/attention.h
+    ops/favor/attention.h
+    ops/favor/state.h
+    ops/feature_map.h
+    ops/last_kernel.h
+    ops/projection/oprf.h
+    ops/projection/projection.h
+    ops/projection/structured.h
+    ops/rotary/rotary.h)
+  cmake_path(GET header PARENT_PATH folder)
+  install(FILES ${PROJECT_SOURCE_DIR}/src/performer/${header}
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/performer/${folder})
+endforeach()
+if(NOT PERFORMER_OPS_ONLY)
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/src/performer/models
+    DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/performer FILES_MATCHING PATTERN "*.h")
+endif()
 install(EXPORT performer NAMESPACE performer:: FILE performerTargets.cmake DESTINATION ${package_dir})
 
 configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/performerConfig.cmake.in

@@ -1,5 +1,6 @@
 """The installed CMake package serves a project outside the tree."""
 
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -49,6 +50,20 @@ def test_nothing_installed_names_the_source_tree_or_the_precompiled_header(prefi
     for file in prefix.rglob("*.cmake"):
         # Where .venv is inside the tree, the library's own run path does name it; CMake must not.
         assert str(ROOT) not in file.read_text(), file
+
+
+def test_every_installed_header_includes_installed_headers_alone(prefix: Path) -> None:
+    include = prefix / "include"
+    headers = list(include.rglob("*.h"))
+    assert include / "performer" / "performer.h" in headers
+    assert include / "performer" / "models" / "transformer.h" in headers
+    named = {
+        name
+        for header in headers
+        for name in re.findall(r'#include "([^"]+)"', header.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert not [name for name in named if not (include / name).is_file()]
 
 
 def test_without_torch_the_package_says_how_to_name_it(prefix: Path, consumer: Path) -> None:
