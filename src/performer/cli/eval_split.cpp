@@ -7,6 +7,7 @@
 #include <cmath>
 #include <vector>
 
+#include "performer/cli/data_table.h"
 #include "performer/cli/eval.h"
 #include "performer/cli/eval_rows.h"
 #include "performer/core/error.h"
@@ -87,17 +88,14 @@ Json result_of(const infer::Evaluation& e, const run::Recipe& recipe, double wor
 
 // What guesses without a model reach on the same targets: those of the rows that were scored.
 Json baselines(const infer::LoadedModel& loaded, const data::Dataset& held, std::int64_t scored) {
-  const auto as_json = [](const data::Baseline& b) {
-    return Json{{"accuracy", b.accuracy}, {"perplexity", b.perplexity}};
-  };
   const auto train = data::open_dataset(loaded.recipe.data, data::Split::kTrain, loaded.space);
   const auto seen = data::count_targets(*train), asked = data::count_first_targets(held, scored);
   const auto apart = data::baselines_of(loaded.space, data::Ends::kApart, seen, asked);
   const auto counted = data::baselines_of(loaded.space, data::Ends::kCounted, seen, asked);
-  Json json = {{"uniform", as_json(apart.uniform)}, {"empirical", as_json(apart.empirical)}};
+  Json json = {{"uniform", to_json(apart.uniform)}, {"empirical", to_json(apart.empirical)}};
   if (counted.choices != apart.choices) {
-    json["with_eos"] = {{"uniform", as_json(counted.uniform)},
-                        {"empirical", as_json(counted.empirical)}};
+    json["with_eos"] = {{"uniform", to_json(counted.uniform)},
+                        {"empirical", to_json(counted.empirical)}};
   }
   return json;
 }

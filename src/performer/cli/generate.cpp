@@ -134,9 +134,8 @@ void add_generate(CLI::App& app) {
   add_placement_options(*command, o.model);
   command->add_flag("--json", o.json, "Print one JSON object");
   command->footer(
-      "Proteins are printed as FASTA, text as text, images are files. --json has the times too, "
-      "the "
-      "attention's\nkernel, and whether steps were replayed as a CUDA graph.\n"
+      "Proteins are printed as FASTA, text as text, images are files. --json has the times too,\n"
+      "the attention's kernel, and whether steps were replayed as a CUDA graph.\n"
       "Examples:\n  performer generate runs/protein --n 3 --length 200 --seed 1\n"
       "  performer generate runs/text --prompt 'It is a truth' --temperature 0.8\n"
       "  performer generate runs/pixels --n 16 -o samples");

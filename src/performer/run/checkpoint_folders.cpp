@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string_view>
 #include <system_error>
 
@@ -64,6 +65,16 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
     fail(ExitCode::kBadInput, "{}: cannot be read: {}", folder.string(), error.message());
   }
   return entries;
+}
+
+std::vector<std::int64_t> saved_steps(const fs::path& folder) {
+  std::vector<std::int64_t> steps;
+  if (!is_there(folder)) return steps;
+  for (const fs::path& path : entries_of(folder)) {
+    if (const auto step = parse_step_name(path.filename().string())) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  return steps;
 }
 
 std::string temporary_name(std::int64_t step) {

@@ -218,16 +218,7 @@ void CheckpointStore::mark_best(std::int64_t step) {
   write_file_atomic(run_ / "best", pointer_text({step, hash}));
 }
 
-std::vector<std::int64_t> CheckpointStore::steps() const {
-  std::vector<std::int64_t> steps;
-  for (const fs::path& path : entries_of(checkpoints_)) {
-    if (const auto step = parse_step_name(path.filename().string())) {
-      steps.push_back(*step);
-    }
-  }
-  std::sort(steps.begin(), steps.end());
-  return steps;
-}
+std::vector<std::int64_t> CheckpointStore::steps() const { return saved_steps(checkpoints_); }
 
 // Renamed first: a kill half-way must not leave a checkpoint with missing files.
 void CheckpointStore::remove(std::int64_t step) {
