@@ -19,7 +19,7 @@ demo: configure ## train three small protein models and show what they learned
 
 attention: configure ## FAVOR+ against exact attention: time, memory, error, a picture
 	@cmake --build --preset release --target performer
-	@$(PYTHON) bench/attention.py
+	@$(PYTHON) experiments/favor_at_work.py
 
 test: ## set up, build and run every check and test, as CI does
 	@scripts/test.sh

@@ -1,6 +1,6 @@
 """How far other packages' Performers are from this one's: the figures of docs/coming-from.md.
 
-python bench/coming_from.py [--authors FILE]
+python experiments/coming_from.py [--authors FILE]
 
 Wants performer-pytorch and pytorch-fast-transformers importable (PYTHONPATH will do; the second one
 compiles itself, for the CPU only where no CUDA compiler is found), and FILE, the authors'

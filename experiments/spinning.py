@@ -4,7 +4,7 @@
 Each row is a process of its own, which imports torch first. `libgomp's default` spells that default
 out (GOMP_SPINCOUNT=300000): performer takes it for the choice of the user and leaves it.
 
-bench/spinning.py --neighbours 0 1 2
+experiments/spinning.py --neighbours 0 1 2
 """
 
 import argparse

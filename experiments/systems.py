@@ -1,6 +1,6 @@
 """Trains every kind of attention for 500 steps on proteins and prints a table of how it went.
 
-python bench/systems.py [--steps 500] [--only favor/relu ...] [--out runs/systems]
+python experiments/systems.py [--steps 500] [--only favor/relu ...] [--out runs/systems]
 
 One thread, one run after the other; a run that is there is not done again. Losses are means of the
 last 20 steps. A skipped step had a loss or gradient that was not finite.
