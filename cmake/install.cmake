@@ -23,6 +23,10 @@ if(TARGET performer_program)
   set_target_properties(performer_program PROPERTIES
     INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${TORCH_INSTALL_PREFIX}/lib")
   install(TARGETS performer_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+  # `performer bench attention` looks for it in ../share of the program's folder.
+  install(DIRECTORY ${PROJECT_SOURCE_DIR}/bench/performer_bench DESTINATION share/performer/bench
+    FILES_MATCHING PATTERN "*.py" PATTERN "__pycache__" EXCLUDE)
+  install(FILES ${PROJECT_SOURCE_DIR}/bench/attention.py DESTINATION share/performer/bench)
 endif()
 if(TARGET performer_pieces)   # beside the library, which looks for it there
   install(TARGETS performer_pieces RUNTIME DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -83,6 +83,7 @@ def test_the_wheels_own_build_computes_right(target: Path, tmp_path: Path) -> No
 def test_the_wheel_holds_the_package_and_nothing_else(target: Path) -> None:
     tops = {path.name.split("-")[0] for path in target.iterdir()}
     assert tops == {"performer"}
+    assert not (target / "performer" / "bench").exists()  # its peers are no part of the package
     kinds = {path.suffix for path in (target / "performer").rglob("*") if path.is_file()}
     assert kinds <= {".py", ".pyi", ".typed", ".so", ".json", ""}
 

@@ -17,8 +17,8 @@
 #include "performer/core/error.h"
 #include "performer/ops/last_kernel.h"
 
-// Half of what is compared exists in Python alone (torch.compile, other packages), so the measuring
-// and its options live in python/performer/bench; this command starts it.
+// Half of the peers exist in Python alone (torch.compile, other packages), so the measuring and its
+// options live in bench/attention.py; this command starts it.
 namespace performer::cli {
 namespace {
 
@@ -50,11 +50,26 @@ std::string find_python() {
        torch.string());
 }
 
+/// Of a build tree ROOT/build, whose library has the build's record beside it.
+bool is_build(const fs::path& folder) { return fs::exists(folder / "performer_build.json"); }
+
+/// ROOT/bench/attention.py of a build tree, else PREFIX/share/performer/bench/attention.py.
+fs::path find_bench() {
+  const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
+  const auto bench = folder.parent_path() / (is_build(folder) ? "bench" : "share/performer/bench") /
+                     "attention.py";
+  if (fs::exists(bench)) return bench;
+  fail(ExitCode::kFailure,
+       "bench attention: {} is not there; it belongs to the source tree, and `make install` copies "
+       "it beside the program",
+       bench.string());
+}
+
 /// In a build tree, Python takes this tree's package and this build's library.
 void prefer_build_tree() {
   const auto library = library_of(&performer::last_kernel);
   const auto folder = library.parent_path();
-  if (!fs::exists(folder / "performer_build.json")) return;
+  if (!is_build(folder)) return;
   setenv("PERFORMER_LIBRARY", library.c_str(), 0);
   const auto package = folder.parent_path() / "python";
   if (!fs::exists(package / "performer")) return;
@@ -72,7 +87,7 @@ void restore_wait_policy() {
 }
 
 void run_bench_attention(const std::vector<std::string>& arguments) {
-  std::vector<std::string> words{find_python(), "-m", "performer.bench", "attention"};
+  std::vector<std::string> words{find_python(), find_bench().string()};
   words.insert(words.end(), arguments.begin(), arguments.end());
   prefer_build_tree();
   restore_wait_policy();

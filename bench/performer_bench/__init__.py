@@ -1,0 +1,1 @@
+"""What the benches share: cases, systems, clocks, limits of the machine, truth and tables."""

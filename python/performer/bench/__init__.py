@@ -1,1 +1,0 @@
-"""Attention operators beside their peers, measured: `performer bench attention`."""
