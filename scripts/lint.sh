@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-mapfile -t sources < <(find src tests bench -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' 2>/dev/null)
+mapfile -t sources < <(find src tests examples -name '*.h' -o -name '*.cpp' -o -name '*.cuh' -o -name '*.cu' 2>/dev/null)
 case ${1:-} in
   check)
     clang-format --dry-run --Werror "${sources[@]}"
