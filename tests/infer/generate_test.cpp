@@ -25,8 +25,8 @@ models::Transformer rotary_model(const std::string& kind) {
 }
 
 /// Sequence number `sequence`, alone and token by token: the definition.
-Tokens one_by_one(models::Transformer& model, const Tokens& prompt,
-                  const SamplingOptions& options, std::int64_t sequence) {
+Tokens one_by_one(models::Transformer& model, const Tokens& prompt, const SamplingOptions& options,
+                  std::int64_t sequence) {
   const at::NoGradGuard no_grad;
   models::DecodeState state;
   auto logits = model->decode(at::tensor(prompt, at::kLong).unsqueeze(0), state);

@@ -37,8 +37,7 @@ TEST(CheckpointLimits, ARecipeIsReadAgainOrRefused) {
   const auto most = static_cast<std::size_t>(kMaxConfigBytes) / 2;
   const auto good = described_by(most - 8192);
   check(good);
-  EXPECT_EQ(recipe_from_json(recipe_to_json(good), "config.json").description,
-            good.description);
+  EXPECT_EQ(recipe_from_json(recipe_to_json(good), "config.json").description, good.description);
   const Error error = error_of([&] { check(described_by(most)); });
   EXPECT_EQ(error.code(), ExitCode::kUsage);
   EXPECT_NE(std::string(error.what()).find("at most 4194304 are possible"), std::string::npos);
@@ -48,8 +47,7 @@ TEST(CheckpointLimits, WhatTheDataAddToARecipeCountsToo) {
   auto space = data::byte_space();
   space.vocabulary = 1'000'000;
   auto recipe = described_by(0);
-  const auto room =
-      kMaxConfigBytes - static_cast<std::int64_t>(recipe_to_json(recipe).size());
+  const auto room = kMaxConfigBytes - static_cast<std::int64_t>(recipe_to_json(recipe).size());
   recipe.description = std::string(static_cast<std::size_t>(room), 'x');
   check(recipe);
   EXPECT_EQ(error_of([&] { fitted_to(recipe, space); }).code(), ExitCode::kUsage);

@@ -44,8 +44,7 @@ class DamagedStore : public ::testing::Test {
   DamagedStore() : store_(folder_ / "run") {
     store_.save(100, tiny_content(100));
     store_.save(200, tiny_content(200));
-    for (const auto& entry :
-         fs::directory_iterator(checkpoint_folder(store_.run_folder(), 200))) {
+    for (const auto& entry : fs::directory_iterator(checkpoint_folder(store_.run_folder(), 200))) {
       files_.push_back(entry.path());
     }
     files_.push_back(store_.run_folder() / "latest");
@@ -117,8 +116,7 @@ TEST(CheckpointStoreTest, ResolvesBestThenLatestOrTheFolderItself) {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path());
   EXPECT_EQ(error_of([&] { resolve_checkpoint(folder.path()); }).code(), ExitCode::kBadInput);
-  EXPECT_EQ(error_of([&] { resolve_checkpoint(folder / "none"); }).code(),
-            ExitCode::kBadInput);
+  EXPECT_EQ(error_of([&] { resolve_checkpoint(folder / "none"); }).code(), ExitCode::kBadInput);
   store.save(1, tiny_content(1));
   store.save(2, tiny_content(2));
   EXPECT_EQ(resolve_checkpoint(folder.path()).step(), 2);

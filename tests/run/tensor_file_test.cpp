@@ -43,12 +43,11 @@ TEST(TensorFileTest, SavesValuesNotLayoutsAndLoadsIntoLayouts) {
   const TemporaryFolder folder;
   const at::Tensor turned = at::arange(6, at::kFloat).reshape({2, 3}).t().requires_grad_();
   save_tensors(folder / "file",
-                    {{"t", turned}, {"empty", at::empty({0, 2})}, {"s", at::scalar_tensor(3)}});
+               {{"t", turned}, {"empty", at::empty({0, 2})}, {"s", at::scalar_tensor(3)}});
   EXPECT_TRUE(load_tensors(folder / "file").at(0).second.equal(turned));
   at::Tensor target = at::zeros({2, 3}).t();
   target.requires_grad_();
-  load_into(folder / "file",
-                 {{"t", target}, {"empty", at::empty({0, 2})}, {"s", at::zeros({})}});
+  load_into(folder / "file", {{"t", target}, {"empty", at::empty({0, 2})}, {"s", at::zeros({})}});
   EXPECT_TRUE(target.equal(turned));
 }
 
@@ -64,7 +63,7 @@ TEST(TensorFileTest, ReadsTensorsThatAreNotAligned) {
 TEST(TensorFileTest, AnotherModelsFileIsRefusedAndNothingIsOverwritten) {
   const TemporaryFolder folder;
   save_tensors(folder / "file",
-                    {{"a", at::ones({2})}, {"b", at::ones({2, 3})}, {"c", at::ones({1})}});
+               {{"a", at::ones({2})}, {"b", at::ones({2, 3})}, {"c", at::ones({1})}});
   const at::Tensor a = at::zeros({2});
   const Error error = error_of([&] {
     load_into(folder / "file", {{"a", a}, {"b", at::zeros({3, 2})}, {"d", at::zeros({1})}});
@@ -81,10 +80,7 @@ TEST(TensorFileTest, TypesAreConvertedOnlyWhereAsked) {
   const TemporaryFolder folder;
   save_tensors(folder / "file", {{"a", at::full({2}, 1.5)}});
   const at::Tensor a = at::zeros({2}, at::kBFloat16);
-  EXPECT_EQ(error_of([&] {
-              load_into(folder / "file", {{"a", a}});
-            }).code(),
-            ExitCode::kBadInput);
+  EXPECT_EQ(error_of([&] { load_into(folder / "file", {{"a", a}}); }).code(), ExitCode::kBadInput);
   load_into(folder / "file", {{"a", a}}, DtypeRule::kConvert);
   EXPECT_EQ(a.sum().item<float>(), 3);
 }
