@@ -15,7 +15,7 @@ EXAMPLES = """examples:
   performer bench attention
   performer bench attention --lengths 4096 --causal --scaling
   performer bench attention --lengths 1024 4096 --kernel relu --no-backward --json
-  performer bench attention --out docs/benchmarks.md
+  performer bench attention --out docs/results/benchmarks.md
 
 The other packages are measured where this Python has them:
   pip install performer-pytorch
