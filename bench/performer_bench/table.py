@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import textwrap
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +12,13 @@ DASH = "–"
 
 def number(value: float | None, form: str) -> str:
     return DASH if value is None else format(value, form)
+
+
+def wrapped(prose: str, indent: str = "") -> str:
+    """In lines as short as scripts/check_markdown.py asks for."""
+    return textwrap.fill(
+        prose, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 @dataclass
@@ -55,10 +63,11 @@ class Page:
         return "\n".join([*lines, "", *self.notes]).rstrip()
 
     def markdown(self) -> str:
-        lines = [f"# {self.title}", "", f"{self.made}.", f"{self.machine}.", "", self.legend]
+        origin = [wrapped(f"{self.made}."), wrapped(f"{self.machine}.")]
+        lines = [f"# {self.title}", "", *origin, "", wrapped(self.legend)]
         for table in self.tables:
             lines += ["", *table.markdown()]
-        notes = (f"- {note}" for note in self.notes)
+        notes = (wrapped(f"- {note}", indent="  ") for note in self.notes)
         return "\n".join([*lines, "", *notes]).rstrip() + "\n"
 
 
