@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lint.sh check: formats, Python lint and types, include directions.  lint.sh format: rewrites.
+# lint.sh check: formats, Python lint and types, include directions, links.  lint.sh format: rewrites.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -11,6 +11,8 @@ case ${1:-} in
     .venv/bin/ruff check .
     .venv/bin/mypy
     .venv/bin/python scripts/check_includes.py
+    .venv/bin/python scripts/check_markdown.py
+    .venv/bin/python scripts/draw_chart.py --check
     ;;
   format)
     clang-format -i "${sources[@]}"
