@@ -86,7 +86,8 @@ ChosenCheckpoint choose_checkpoint(const fs::path& path, const std::string& whic
     fail(ExitCode::kBadInput, "{}: no such folder; name a run or a checkpoint folder",
          path.string());
   }
-  if (is_there(path / "best") || is_there(path / "latest") || !saved_steps(path / "checkpoints").empty()) {
+  if (is_there(path / "best") || is_there(path / "latest") ||
+      !saved_steps(path / "checkpoints").empty()) {
     return of_run(path, which);
   }
   if (!is_there(path / "manifest.json") && !is_there(path / "model.safetensors")) {
