@@ -137,8 +137,8 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
-          mma_depth(o, p + 4 * step,
-                    SumTile<kDim>::descriptor(sums + slice * SumTile<kDim>::kBytes, step), true);
+          mma_f16(o, p + 4 * step,
+                  SumTile<kDim>::descriptor(sums + slice * SumTile<kDim>::kBytes, step), true);
         }
         mma_commit();
         mma_wait<0>();

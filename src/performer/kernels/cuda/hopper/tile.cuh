@@ -120,11 +120,7 @@ __device__ inline void multiply_tiles(float (&u)[kCount], std::uint32_t left, st
   for (int step = 0; step < kDim / 16; ++step) {
     const std::uint64_t a = Tile<kDim>::depth_major(left, step);
     const std::uint64_t b = Tile<kDim>::depth_major(right, step);
-    if constexpr (kHalf) {
-      mma_f16(u, a, b, add || step != 0);
-    } else {
-      mma_bf16(u, a, b, add || step != 0);
-    }
+    mma<kHalf>(u, a, b, add || step != 0);
   }
 }
 
@@ -134,12 +130,7 @@ __device__ inline void multiply(float (&u)[kCount], const Fragment<kDim>& left, 
                                 bool add) {
 #pragma unroll
   for (int step = 0; step < kDim / 16; ++step) {
-    const std::uint64_t b = Tile<kDim>::depth_major(right, step);
-    if constexpr (kHalf) {
-      mma_left_f16(u, left.part[step], b, add || step != 0);
-    } else {
-      mma_left_bf16(u, left.part[step], b, add || step != 0);
-    }
+    mma<kHalf>(u, left.part[step], Tile<kDim>::depth_major(right, step), add || step != 0);
   }
 }
 

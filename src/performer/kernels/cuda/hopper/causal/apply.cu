@@ -108,9 +108,9 @@ struct ApplyReader {
               for (int step = 0; step < 2; ++step) {
                 const int at = 2 * half + step;
                 const std::uint32_t* left = p[half] + 4 * step;
-                mma_left_bf16(scores, left, Tile<64>::depth_major(features, at), true);
-                mma_depth_bf16(o, left, SumTile<kDim>::descriptor(sums, at), true);
-                mma_depth_bf16(o, left, SumTile<kDim>::descriptor(low_sums, at), true);
+                mma_bf16(scores, left, Tile<64>::depth_major(features, at), true);
+                mma_bf16(o, left, SumTile<kDim>::descriptor(sums, at), true);
+                mma_bf16(o, left, SumTile<kDim>::descriptor(low_sums, at), true);
               }
               mma_commit();
             };

@@ -80,8 +80,8 @@ struct PullReader {
 #pragma unroll
           for (int step = 0; step < kDim / 16; ++step) {
             const std::uint64_t values = Tile<kDim>::depth_major(y, step);
-            mma_across(e[half], values, Tile<64>::row_major(low_sums, step), true);
-            mma_across(e[half], values, Tile<64>::row_major(sums, step), true);
+            mma_rows(e[half], values, Tile<64>::row_major(low_sums, step), true);
+            mma_rows(e[half], values, Tile<64>::row_major(sums, step), true);
           }
 #pragma unroll
           for (int step = 0; step < 4; ++step) {
