@@ -5,6 +5,8 @@
 #include <array>
 #include <atomic>
 
+#include "performer/kernels/cuda/common/launch.h"
+
 // The hash of a call's parameters. Half a MiB of W is too much for one multiprocessor's share of
 // the second-level cache's bandwidth (about 5 us), so that a cluster of blocks reads it and sums
 // through distributed shared memory. Without clusters (before sm_90) one block does it all. Sums of
@@ -14,7 +16,7 @@ namespace {
 
 constexpr int kThreads = 1024;
 constexpr int kWarps = kThreads / 32;
-constexpr unsigned kCluster = 8;  // the largest that every device with clusters takes
+constexpr int kCluster = 8;  // the largest that every device with clusters takes
 constexpr int kSums = 2 * kFingerprintTensors;
 constexpr std::int64_t kOneBlockBytes = 32 << 10;  // less is not worth a cluster
 
@@ -123,21 +125,21 @@ __global__ void __launch_bounds__(kThreads)
 #endif
 }
 
-// Whether the code loaded on the device was compiled for clusters: it may be PTX for sm_80.
-cudaError_t has_clusters(const Device& device, bool& clusters) {
-  static std::array<std::atomic<int>, 64> versions{};  // of the PTX, by device; 0: not asked yet
+// has_clusters, asked once per device.
+cudaError_t find_clusters(const Device& device, bool& clusters) {
+  enum : std::uint8_t { kUnknown, kNone, kThere };
+  static std::array<std::atomic<std::uint8_t>, 64> known{};
   clusters = false;
-  if (device.major < 9 || device.index < 0 || device.index >= static_cast<int>(versions.size())) {
+  if (device.major < 9 || device.index < 0 || device.index >= static_cast<int>(known.size())) {
     return cudaSuccess;
   }
-  auto& version = versions[static_cast<std::size_t>(device.index)];
-  if (version.load(std::memory_order_relaxed) == 0) {
-    cudaFuncAttributes attributes{};
-    const cudaError_t status = cudaFuncGetAttributes(&attributes, fingerprint_kernel);
+  auto& own = known[static_cast<std::size_t>(device.index)];
+  if (own.load(std::memory_order_relaxed) == kUnknown) {
+    const cudaError_t status = has_clusters(fingerprint_kernel, device, clusters);
     if (status != cudaSuccess) return status;
-    version.store(attributes.ptxVersion, std::memory_order_relaxed);
+    own.store(clusters ? kThere : kNone, std::memory_order_relaxed);
   }
-  clusters = version.load(std::memory_order_relaxed) >= 90;
+  clusters = own.load(std::memory_order_relaxed) == kThere;
   return cudaSuccess;
 }
 
@@ -146,23 +148,13 @@ cudaError_t has_clusters(const Device& device, bool& clusters) {
 cudaError_t fingerprint(const FingerprintJob& job, std::int64_t* out, const Device& device,
                         cudaStream_t stream) {
   bool clusters = false;
-  if (const cudaError_t status = has_clusters(device, clusters); status != cudaSuccess) {
+  if (const cudaError_t status = find_clusters(device, clusters); status != cudaSuccess) {
     return status;
   }
   std::int64_t bytes = 0;
   for (const Words& words : job.tensors) bytes += words.count * (words.wide ? 8 : 4);
-  clusters = clusters && bytes > kOneBlockBytes;
-
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {kCluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(clusters ? kCluster : 1);
-  config.blockDim = dim3(kThreads);
-  config.stream = stream;
-  config.attrs = &attribute;
-  config.numAttrs = clusters ? 1 : 0;
-  return cudaLaunchKernelEx(&config, fingerprint_kernel, job, out);
+  const int blocks = clusters && bytes > kOneBlockBytes ? kCluster : 1;
+  return launch(fingerprint_kernel, {blocks, kThreads, 0, blocks}, stream, job, out);
 }
 
 }  // namespace performer::kernels::cuda

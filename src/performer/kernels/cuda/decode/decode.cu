@@ -1,7 +1,7 @@
 #include "performer/kernels/cuda/decode/decode.h"
 
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/decode/head.cuh"
-#include "performer/kernels/cuda/decode/launch.h"
 
 namespace performer::kernels::cuda::decode {
 namespace {
@@ -51,8 +51,8 @@ cudaError_t launch_step(Step step, const Device& device, cudaStream_t stream) {
   plan.rows = kThreads / plan.columns;
   step.layout = make_layout(plan, p, kWidth, kGroup);
   const int bytes = step.layout.floats * static_cast<int>(sizeof(float));
-  return launch(decode_step<kWidth, kGroup>, Grid{items * plan.splits, plan.splits, bytes}, stream,
-                step);
+  const Grid grid{items * plan.splits, kThreads, bytes, plan.splits, true};
+  return launch(decode_step<kWidth, kGroup>, grid, stream, step);
 }
 
 }  // namespace

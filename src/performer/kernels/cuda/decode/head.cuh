@@ -1,22 +1,14 @@
 #pragma once
 
+#include "performer/kernels/cuda/common/maps.cuh"
 #include "performer/kernels/cuda/decode/cluster.cuh"
 #include "performer/kernels/cuda/decode/project.cuh"
 #include "performer/kernels/cuda/decode/ring.cuh"
-#include "performer/kernels/cuda/portable/maps.cuh"
 
 // A block's part of a step: some features of one state head, for kGroup of its query heads at a
 // time. The first pass updates the state; passes for further query heads read what it wrote. Slices
 // of features are joined as blocks of a cluster are: sums in the scale of the largest shift.
 namespace performer::kernels::cuda::decode {
-
-using portable::exp2_fast;
-using portable::exp2_integer;
-using portable::infinity;
-using portable::kEmptyScale;
-using portable::kReachedScale;
-using portable::kScaleLimit;
-using portable::round_up_log2;
 
 template <int kWidth, int kGroup>
 class Head {
@@ -166,7 +158,7 @@ class Head {
   /// W x with the constants of the map and the bias: a log2 feature, or u of the generalised map.
   __device__ __forceinline__ float scaled(float u, const Parameter& bias, int head,
                                           int feature) const {
-    const portable::Problem& p = s_.problem;
+    const Problem& p = s_.problem;
     const float l = fmaf(u, p.projection.high, u * p.projection.low);
     if (bias.data == nullptr) return l;
     const float b = static_cast<const float*>(bias.data)[head * s_.features + feature];
@@ -177,14 +169,14 @@ class Head {
   /// features, which it stores.
   __device__ __forceinline__ void add_key(int slice, int count, float (&scale)[kOwned],
                                           float (&z)[kOwned]) const {
-    const portable::Problem& p = s_.problem;
-    constexpr float kLog2E = 1.44269504088896341F;
+    const Problem& p = s_.problem;
     float square = 0;
     for (int i = 0; i < s_.layout.dim && p.half_norm != 0; i += 4) {
       const float4 x = *reinterpret_cast<const float4*>(shared(s_.layout.x) + i);
       square = fmaf(x.x, x.x, fmaf(x.y, x.y, fmaf(x.z, x.z, fmaf(x.w, x.w, square))));
     }
-    const float term = fmaf(p.half_norm, square, live_ ? key_bias() * kLog2E : 0.0F);
+    const float term =
+        fmaf(p.half_norm, square, live_ ? key_bias() * static_cast<float>(kLog2E) : 0.0F);
     float* phis = shared(s_.layout.u);
 #pragma unroll
     for (int n = 0; n < kOwned; ++n) {
@@ -197,7 +189,7 @@ class Head {
         const float l = p.exponential ? u + term : 0.0F;
         scale[n] = fmaxf(before, round_up_log2(l));
         factor = exp2_integer(before - scale[n]);
-        phi = p.exponential ? exp2_fast(l - scale[n]) : portable::relu(u) + p.eps_value;
+        phi = p.exponential ? exp2_fast(l - scale[n]) : relu(u) + p.eps_value;
         z[n] = fmaf(z[n], factor, phi);
       }
       phis[i] = phi;
@@ -211,7 +203,7 @@ class Head {
   /// of earlier slices are taken along. Whether any key reached the features. Ends in a barrier.
   __device__ __forceinline__ bool weigh(int slice, int count, const float (&scale)[kOwned],
                                         const float (&z)[kOwned]) {
-    const portable::Problem& p = s_.problem;
+    const Problem& p = s_.problem;
     float* weights = shared(s_.layout.u) + s_.layout.slice;
     float top[kGroup];
     bool reached = false;
@@ -259,7 +251,7 @@ class Head {
       for (int g = 0; g < kGroup; ++g) {
         if (!present(g)) continue;
         float& w = weights[g * s_.layout.slice + i];
-        w = p.exponential ? exp2_fast(w + (scale[n] - shift_[g])) : portable::relu(w) + p.eps_value;
+        w = p.exponential ? exp2_fast(w + (scale[n] - shift_[g])) : relu(w) + p.eps_value;
         den_[g] = fmaf(w, z[n], den_[g]);
       }
     }
@@ -368,7 +360,7 @@ class Head {
       }
       // A denominator of exactly 0 gives 0; exponential features that sum to 0 left the range of
       // the scales.
-      const float lost = reached != 0 && s_.problem.exponential ? portable::quiet_nan() : 0.0F;
+      const float lost = reached != 0 && s_.problem.exponential ? quiet_nan() : 0.0F;
       const std::int64_t at =
           batch_ * s_.out.batch + query_head(g) * s_.out.head + (i - g * dv) * s_.out.element;
       store_element(s_.out.data, s_.problem.dtype, at, den == 0 ? lost : num / den);

@@ -2,7 +2,8 @@
 
 #include <cstdint>
 
-#include "performer/kernels/cuda/portable/problem.h"
+#include "performer/kernels/cuda/common/problem.h"
+#include "performer/kernels/cuda/common/splits.h"
 
 // How a step is laid out over blocks, threads and shared memory.
 namespace performer::kernels::cuda::decode {
@@ -15,8 +16,6 @@ inline constexpr int kBatch = 4;                  // vectors that a thread takes
 inline constexpr int kStages = 4;                 // batches under way: 64 KB a block
 inline constexpr int kMostSplits = 8;             // blocks of a cluster
 inline constexpr int kLeastSplit = 32;            // features that are worth a block
-
-__host__ __device__ constexpr int divide_up(int a, int b) { return (a + b - 1) / b; }
 
 /// Blocks: state heads x splits. A split has the features [split * features, ...) of a state, and
 /// the splits of a state are a cluster. A row of S has `columns` vectors of kWidth floats; the
@@ -79,7 +78,7 @@ inline Shares make_shares(const FavorProblem& p) {
 
 /// A step with everything a block needs, passed by value.
 struct Step {
-  portable::Problem problem;
+  Problem problem;
   TokenView out;
   StateView state;  // after the token
   Shares shares;
@@ -91,7 +90,7 @@ struct Step {
 };
 inline Step make_step(const FavorProblem& p, const TokenView& out, const StateView& state) {
   Step step;
-  step.problem = portable::make_problem(p);
+  step.problem = make_problem(p);
   step.out = out, step.state = state;
   step.shares = make_shares(p);
   step.heads = static_cast<int>(p.state_heads);

@@ -5,13 +5,10 @@
 #include <cstdint>
 
 #include "performer/kernels/params.h"
+#include "performer/kernels/scales.h"
 
 // What the kernels of this folder are handed. "Item" is one (sequence, head).
 namespace performer::kernels::cuda::hopper {
-
-inline constexpr float kEmptyScale = -1073741824.0F;   // -2^30: no key arrived
-inline constexpr float kReachedScale = -536870912.0F;  // -2^29: above it one did
-inline constexpr float kLargestScale = 268435456.0F;   // 2^28
 
 /// 16-bit tokens [batch, heads, tokens, dim]; strides in elements.
 struct Source {

@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "performer/kernels/cuda/common/problem.h"
+
 namespace performer::kernels::cuda::hopper {
 namespace {
-
-constexpr double kLog2E = 1.4426950408889634074;
 
 bool is_vector(const TokenView& t) {
   const auto aligned = [](std::int64_t stride) { return stride % 8 == 0; };
@@ -104,7 +104,7 @@ Tokens rows(const FavorProblem& p, const BackwardInputs& in) {
   return t;
 }
 
-Side take_side(Carver& carver, const FavorProblem& p, const Parameter& weights,
+Side take_side(Workspace& workspace, const FavorProblem& p, const Parameter& weights,
                const Parameter& bias, int slices, bool plain, bool norm) {
   Side side;
   PackArguments& a = side.pack;
@@ -118,11 +118,11 @@ Side take_side(Carver& carver, const FavorProblem& p, const Parameter& weights,
       std::max(weights.heads, bias.data == nullptr ? std::int64_t{1} : bias.heads);
   a.heads = static_cast<int>(heads);
   const std::int64_t rows = heads * a.slices * 64;
-  a.high = carver.take<std::uint16_t>(rows * p.dim);
-  a.low = carver.take<std::uint16_t>(rows * p.dim);
-  if (plain) a.plain = carver.take<std::uint16_t>(rows * p.dim);
-  a.column = carver.take<float>(rows);
-  if (norm) a.norm = carver.take<float>(rows);
+  a.high = workspace.take<std::uint16_t>(rows * p.dim);
+  a.low = workspace.take<std::uint16_t>(rows * p.dim);
+  if (plain) a.plain = workspace.take<std::uint16_t>(rows * p.dim);
+  a.column = workspace.take<float>(rows);
+  if (norm) a.norm = workspace.take<float>(rows);
   side.projection = {a.high, a.low, a.plain, a.column, a.heads, a.norm};
   return side;
 }

@@ -2,31 +2,12 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstddef>
-
+#include "performer/kernels/cuda/common/workspace.h"
 #include "performer/kernels/cuda/hopper/arguments.h"
 #include "performer/kernels/cuda/hopper/pack.h"
 
 // A FavorProblem in the arguments of this folder's kernels.
 namespace performer::kernels::cuda::hopper {
-
-/// Hands out pieces of the workspace; with no workspace, counts them.
-class Carver {
- public:
-  explicit Carver(void* workspace) : base_(static_cast<char*>(workspace)) {}
-
-  template <class T>
-  T* take(std::int64_t count) {
-    const std::size_t at = used_;
-    used_ += (static_cast<std::size_t>(count) * sizeof(T) + 255) / 256 * 256;
-    return base_ == nullptr ? nullptr : reinterpret_cast<T*>(base_ + at);
-  }
-  std::size_t used() const { return used_; }
-
- private:
-  char* base_;
-  std::size_t used_ = 0;
-};
 
 /// Whether tokens lie near enough to each other for 32-bit offsets.
 bool rows_fit(const TokenView& tokens);
@@ -47,7 +28,7 @@ struct Side {
 };
 
 /// plain, norm: whether those parts are wanted.
-Side take_side(Carver& carver, const FavorProblem& problem, const Parameter& weights,
+Side take_side(Workspace& workspace, const FavorProblem& problem, const Parameter& weights,
                const Parameter& bias, int slices, bool plain, bool norm);
 /// Whether queries and keys have one projection.
 bool one_side(const FavorProblem& problem);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/hopper/call.h"
 #include "performer/kernels/cuda/hopper/causal/causal.h"
 #include "performer/kernels/cuda/hopper/merge.h"
@@ -18,18 +19,12 @@ int slices(const FavorProblem& p) { return padded_slices(static_cast<int>(p.dim)
 /// counting 6 tiles for what a block does once.
 int count_splits(std::int64_t items, std::int64_t length, int dim, int slices,
                  int multiprocessors) {
-  const std::int64_t tiles = std::max<std::int64_t>(1, (length + 63) / 64);
+  const std::int64_t tiles = std::max<std::int64_t>(1, divide_up(length, 64));
   const std::int64_t blocks =
       std::max<std::int64_t>(1, items) * (slices / block_slices(dim, slices));
-  const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  std::int64_t best = 1, least = INT64_MAX;
-  for (std::int64_t splits = 1; splits <= std::min<std::int64_t>(tiles, multiprocessors);
-       ++splits) {
-    const std::int64_t cost = up(blocks * splits, multiprocessors) * (up(tiles, splits) + 6);
-    // More splits take more memory: only for a gain of a twentieth.
-    if (least == INT64_MAX || cost * 20 < least * 19) best = splits, least = cost;
-  }
-  return static_cast<int>(best);
+  return cheapest_parts(std::min<std::int64_t>(tiles, multiprocessors), 19, [&](std::int64_t n) {
+    return divide_up(blocks * n, multiprocessors) * (divide_up(tiles, n) + 6);
+  });
 }
 
 /// What the forward pass keeps between its kernels.
@@ -40,12 +35,13 @@ struct ForwardPlan {
   OutputArguments output;
   std::size_t bytes = 0;
 
-  ForwardPlan(const FavorProblem& p, const Device& device, void* workspace) {
-    Carver carver(workspace);
+  ForwardPlan(const FavorProblem& p, const Device& device, void* memory) {
+    Workspace workspace(memory);
     const auto dim = static_cast<int>(p.dim);
     const int count = slices(p);
-    key = take_side(carver, p, p.w_key, p.bias_key, count, false, false);
-    query = one_side(p) ? key : take_side(carver, p, p.w_query, p.bias_query, count, false, false);
+    key = take_side(workspace, p, p.w_key, p.bias_key, count, false, false);
+    query =
+        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, count, false, false);
     const std::int64_t items = p.sequences * p.state_heads;
     state.tokens = keys(p);
     state.projection = key.projection;
@@ -53,22 +49,22 @@ struct ForwardPlan {
     state.splits = count_splits(items, p.key_length, dim, count, device.multiprocessors);
     const int partials = state.splits * split_partials(dim, count);
     const std::int64_t rows = items * partials * count * 64;
-    state.sum = carver.take<float>(rows * p.dim);
-    state.normalizer = carver.take<float>(rows);
-    state.scale = carver.take<float>(rows);
+    state.sum = workspace.take<float>(rows * p.dim);
+    state.normalizer = workspace.take<float>(rows);
+    state.scale = workspace.take<float>(rows);
     merge.sum = state.sum, merge.normalizer = state.normalizer, merge.scale = state.scale;
     merge.partials = partials, merge.slices = count;
     merge.features = static_cast<int>(p.features), merge.items = items;
     merge.initial = p.initial;
-    merge.tiles = carver.take<std::uint16_t>(items * count * 64 * (p.dim + 8));
-    merge.factor = carver.take<float>(items * p.dim);
-    merge.column = carver.take<float>(items * count * 64);
+    merge.tiles = workspace.take<std::uint16_t>(items * count * 64 * (p.dim + 8));
+    merge.factor = workspace.take<float>(items * p.dim);
+    merge.column = workspace.take<float>(items * count * 64);
     output.tokens = queries(p);
     output.projection = query.projection;
     output.slices = count, output.items = p.sequences * p.heads;
     output.state_heads = static_cast<int>(p.state_heads);
     output.tiles = merge.tiles, output.column = merge.column, output.factor = merge.factor;
-    bytes = carver.used();
+    bytes = workspace.bytes();
   }
 };
 
@@ -81,27 +77,28 @@ struct BackwardPlan {
   std::size_t bytes = 0;
 
   BackwardPlan(const FavorProblem& p, const BackwardInputs& in, const Device& device,
-               void* workspace) {
-    Carver carver(workspace);
+               void* memory) {
+    Workspace workspace(memory);
     const auto dim = static_cast<int>(p.dim);
     const int count = slices(p);
     const auto features = static_cast<int>(p.features);
-    key = take_side(carver, p, p.w_key, p.bias_key, count, true, false);
-    query = one_side(p) ? key : take_side(carver, p, p.w_query, p.bias_query, count, true, false);
+    key = take_side(workspace, p, p.w_key, p.bias_key, count, true, false);
+    query =
+        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, count, true, false);
     const std::int64_t items = p.sequences * p.heads, states = p.sequences * p.state_heads;
     const std::int64_t wide = states * count * 64;
 
     state_tiles.state = in.state;
     state_tiles.slices = count, state_tiles.features = features, state_tiles.items = states;
-    state_tiles.tiles = carver.take<std::uint16_t>(wide * p.dim);
-    state_tiles.column = carver.take<float>(wide);
+    state_tiles.tiles = workspace.take<std::uint16_t>(wide * p.dim);
+    state_tiles.column = workspace.take<float>(wide);
 
     pull_rows.tokens = rows(p, in);
     pull_rows.projection = query.projection;
     pull_rows.slices = count, pull_rows.items = items;
     pull_rows.state_heads = static_cast<int>(p.state_heads);
     pull_rows.tiles = state_tiles.tiles, pull_rows.column = state_tiles.column;
-    pull_rows.along = carver.take<float>(items * p.query_length);
+    pull_rows.along = workspace.take<float>(items * p.query_length);
 
     rows_sum.tokens = pull_rows.tokens;
     rows_sum.tokens.along = pull_rows.along;
@@ -112,17 +109,17 @@ struct BackwardPlan {
     rows_sum.state_heads = pull_rows.state_heads, rows_sum.features = features;
     const int partials = rows_sum.splits * split_partials(dim, count);
     const std::int64_t parts = items * partials * count * 64;
-    rows_sum.sum = carver.take<float>(parts * p.dim);
-    rows_sum.normalizer = carver.take<float>(parts);
+    rows_sum.sum = workspace.take<float>(parts * p.dim);
+    rows_sum.normalizer = workspace.take<float>(parts);
 
     merge.sum = rows_sum.sum, merge.normalizer = rows_sum.normalizer;
     merge.partials = partials * static_cast<int>(p.heads / p.state_heads);
     merge.slices = count, merge.features = features, merge.items = states;
     merge.initial = p.initial, merge.state = in.state, merge.grad_state = in.grad_state;
-    merge.high = carver.take<std::uint16_t>(wide * p.dim);
-    merge.low = carver.take<std::uint16_t>(wide * p.dim);
-    merge.column = carver.take<float>(wide);
-    merge.normalizer_sum = carver.take<float>(wide);
+    merge.high = workspace.take<std::uint16_t>(wide * p.dim);
+    merge.low = workspace.take<std::uint16_t>(wide * p.dim);
+    merge.column = workspace.take<float>(wide);
+    merge.normalizer_sum = workspace.take<float>(wide);
 
     pull_keys = pull_rows;
     pull_keys.tokens = keys(p);
@@ -131,7 +128,7 @@ struct BackwardPlan {
     pull_keys.tiles = merge.high, pull_keys.low = merge.low;
     pull_keys.column = merge.column, pull_keys.normalizer = merge.normalizer_sum;
     pull_keys.norm = p.norm_term ? static_cast<float>(p.scale) : 0;
-    bytes = carver.used();
+    bytes = workspace.bytes();
   }
 };
 

@@ -4,6 +4,8 @@
 
 #include <cfloat>
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/hopper/tile.cuh"
 
 namespace performer::kernels::cuda::hopper {
@@ -63,7 +65,7 @@ __global__ void __launch_bounds__(kThreads) merge_kernel(const __grid_constant__
     if (adds) c = fmaxf(c, static_cast<float>(a.initial.log2_scale[at]));
     float z = 0, s[kColumns] = {};
     const auto add = [&](float scale, float normalizer, const float* from) {
-      const float factor = exp2(scale - c);
+      const float factor = exp2_fast(scale - c);
       z = fmaf(normalizer, factor, z);
       const Chunk sum = load_chunk(from + group * kColumns);
 #pragma unroll
@@ -244,29 +246,24 @@ __global__ void __launch_bounds__(kThreads)
   }
 }
 
-template <class Arguments>
-cudaError_t launch(const Arguments& a, std::int64_t blocks, int dim, void (*k32)(Arguments),
-                   void (*k64)(Arguments), void (*k128)(Arguments), cudaStream_t stream) {
-  const auto kernel = dim == 32 ? k32 : (dim == 64 ? k64 : k128);
-  kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(a);
-  return cudaGetLastError();
-}
-
 }  // namespace
 
 cudaError_t merge_states(const MergeArguments& a, int dim, cudaStream_t stream) {
-  return launch<MergeArguments>(a, a.items * (dim / kColumns), dim, merge_kernel<32>,
-                                merge_kernel<64>, merge_kernel<128>, stream);
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    return launch(merge_kernel<width()>, {a.items * (dim / kColumns), kThreads}, stream, a);
+  });
 }
 
 cudaError_t pack_state(const StateTileArguments& a, int dim, cudaStream_t stream) {
-  return launch<StateTileArguments>(a, a.items * a.slices, dim, state_tile_kernel<32>,
-                                    state_tile_kernel<64>, state_tile_kernel<128>, stream);
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    return launch(state_tile_kernel<width()>, {a.items * a.slices, kThreads}, stream, a);
+  });
 }
 
 cudaError_t merge_gradients(const GradientArguments& a, int dim, cudaStream_t stream) {
-  return launch<GradientArguments>(a, a.items * a.slices * kQuarters, dim, gradient_kernel<32>,
-                                   gradient_kernel<64>, gradient_kernel<128>, stream);
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    return launch(gradient_kernel<width()>, {a.items * a.slices * kQuarters, kThreads}, stream, a);
+  });
 }
 
 }  // namespace performer::kernels::cuda::hopper

@@ -1,5 +1,8 @@
 #include "performer/kernels/cuda/hopper/output.h"
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // One producer warpgroup and two or three that own 64 queries each: U = Q W^T slice by slice, exp2
@@ -7,8 +10,6 @@
 // maximum of its first slice, raised where a later one is 2^8 above it.
 namespace performer::kernels::cuda::hopper {
 namespace {
-
-constexpr int kLargestShared = 232448;
 
 template <int kDim>
 struct OutputShape {
@@ -28,7 +29,7 @@ struct OutputShape {
         ring((factor + kDim * 4 + 1023) / 1024 * 1024),
         barriers(0),
         shared(0),
-        ring_shape((kLargestShared - 2048 - ring) / StageType::kBytes, kConsumers) {
+        ring_shape((kSharedHopper - 2048 - ring) / StageType::kBytes, kConsumers) {
     barriers = ring + ring_shape.stages * StageType::kBytes;
     shared = barriers + 1024 + 1024;
   }
@@ -108,7 +109,8 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
         const auto make_weights = [&] {
 #pragma unroll
           for (int i = 0; i < 16; ++i) {
-            p[i] = pack_f16(exp2(u[2 * i] - shift[i % 2]), exp2(u[2 * i + 1] - shift[i % 2]));
+            p[i] = pack_f16(exp2_fast(u[2 * i] - shift[i % 2]),
+                            exp2_fast(u[2 * i + 1] - shift[i % 2]));
           }
         };
         const bool first = slice == 0;
@@ -123,7 +125,7 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
             }
             const float needed = fminf(fmaxf(ceilf(quad_max(top)), 2 * kEmptyScale), -kEmptyScale);
             if (first || needed > shift[h]) {
-              const float factor = first ? 1 : exp2(shift[h] - needed);
+              const float factor = first ? 1 : exp2_fast(shift[h] - needed);
               shift[h] = needed;
 #pragma unroll
               for (int j = 0; j < SumTile<kDim>::kColumns / 8; ++j) {
@@ -254,43 +256,29 @@ __global__ void __launch_bounds__(OutputShape<kDim>::kThreads, 1)
 }
 
 template <int kDim>
-cudaError_t launch(const OutputArguments& a, int multiprocessors, cudaStream_t stream) {
+cudaError_t launch_output(const OutputArguments& a, int multiprocessors, cudaStream_t stream) {
   const OutputShape<kDim> shape(a.slices);
-  const auto kernel = output_kernel<kDim>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared);
-  if (error != cudaSuccess) return error;
-  const std::int64_t tiles = a.items * ((a.tokens.length + kRows - 1) / kRows);
-  const auto blocks = static_cast<unsigned>(tiles < multiprocessors ? tiles : multiprocessors);
-  kernel<<<blocks, OutputShape<kDim>::kThreads, shape.shared, stream>>>(a);
-  return cudaGetLastError();
+  const std::int64_t tiles = a.items * divide_up(a.tokens.length, kRows);
+  const std::int64_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  return launch(output_kernel<kDim>, {blocks, OutputShape<kDim>::kThreads, shape.shared}, stream,
+                a);
 }
 
 }  // namespace
 
 bool output_fits(int dim, int slices) {
-  switch (dim) {
-    case 32:
-      return OutputShape<32>(slices).ring_shape.works();
-    case 64:
-      return OutputShape<64>(slices).ring_shape.works();
-    default:
-      return OutputShape<128>(slices).ring_shape.works();
-  }
+  bool fits = false;
+  with_value<32, 64, 128>(dim, [&](auto width) {
+    fits = OutputShape<width()>(slices).ring_shape.works();
+    return cudaSuccess;
+  });
+  return fits;
 }
 
 cudaError_t write_output(const OutputArguments& a, int dim, int multiprocessors,
                          cudaStream_t stream) {
-  switch (dim) {
-    case 32:
-      return launch<32>(a, multiprocessors, stream);
-    case 64:
-      return launch<64>(a, multiprocessors, stream);
-    case 128:
-      return launch<128>(a, multiprocessors, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return with_value<32, 64, 128>(
+      dim, [&](auto width) { return launch_output<width()>(a, multiprocessors, stream); });
 }
 
 }  // namespace performer::kernels::cuda::hopper

@@ -3,6 +3,9 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/problem.h"
 #include "performer/kernels/cuda/hopper/tile.cuh"
 
 namespace performer::kernels::cuda::hopper {
@@ -63,7 +66,7 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
       if (a.bias.data != nullptr && inside) {
         bias = static_cast<const float*>(
                    a.bias.data)[head / (a.heads / a.bias.heads) * a.features + feature] *
-               1.44269504088896341F;
+               static_cast<float>(kLog2E);
       }
       a.column[static_cast<std::int64_t>(tile_index) * kRows + row] = inside ? bias : -INFINITY;
     }
@@ -73,21 +76,9 @@ __global__ void __launch_bounds__(kThreads) pack_kernel(const __grid_constant__ 
 }  // namespace
 
 cudaError_t pack_projection(const PackArguments& a, int dim, cudaStream_t stream) {
-  const auto blocks = static_cast<unsigned>(a.heads * a.slices * kParts);
-  switch (dim) {
-    case 32:
-      pack_kernel<32><<<blocks, kThreads, 0, stream>>>(a);
-      break;
-    case 64:
-      pack_kernel<64><<<blocks, kThreads, 0, stream>>>(a);
-      break;
-    case 128:
-      pack_kernel<128><<<blocks, kThreads, 0, stream>>>(a);
-      break;
-    default:
-      return cudaErrorInvalidValue;
-  }
-  return cudaGetLastError();
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    return launch(pack_kernel<width()>, {a.heads * a.slices * kParts, kThreads}, stream, a);
+  });
 }
 
 }  // namespace performer::kernels::cuda::hopper

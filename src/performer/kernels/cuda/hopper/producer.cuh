@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "performer/kernels/cuda/common/problem.h"
 #include "performer/kernels/cuda/hopper/arguments.h"
 #include "performer/kernels/cuda/hopper/tile.cuh"
 
@@ -202,9 +203,6 @@ class Producer {
   static constexpr bool kPaired = kKind != Kind::kQueries;
   static constexpr int kChunks = Tile<kDim>::kChunks;
   static constexpr int kPasses = kRows * kChunks / 32;
-  static constexpr int kBatch =
-      kKind == Kind::kRows ? 4 : 2;  // rows at a time, where some take no part
-  static constexpr float kLog2E = 1.44269504088896341F;
 
   /// What goes with a token: whether it takes part, its term of the exponents; sums: -along.
   struct RowData {
@@ -248,7 +246,7 @@ class Producer {
     if constexpr (kKind == Kind::kKeys) {
       if (data.live && mask_ != nullptr) data.live = mask_[token * t_.mask_token];
       if (data.live && bias_ != nullptr) {
-        data.term = bias_[token * t_.bias_token] * kLog2E;
+        data.term = bias_[token * t_.bias_token] * static_cast<float>(kLog2E);
         data.live = data.term != -INFINITY;
       }
     } else if (data.live) {

@@ -134,13 +134,6 @@ __device__ inline void prefetch_l2(const void* p) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(p));
 }
 
-/// 2^x: -inf gives 0, NaN stays.
-__device__ inline float exp2(float x) {
-  float y;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 /// 1 / x to one unit in the last place or two.
 __device__ inline float reciprocal(float x) {
   float y;

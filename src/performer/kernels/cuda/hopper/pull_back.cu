@@ -2,6 +2,9 @@
 
 #include <type_traits>
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/hopper/walk.cuh"
 
 // Warpgroups own 64 tokens each. Slice by slice of 64 features: U = X W^T and E = Y T^T (T = S / z
@@ -9,8 +12,6 @@
 // dY += P T.
 namespace performer::kernels::cuda::hopper {
 namespace {
-
-constexpr int kLargestShared = 232448;
 
 /// What one launch computes. 128-wide fragments of dX and dY do not fit in registers together, so
 /// that rows of that width go uncorrected.
@@ -39,7 +40,7 @@ struct PullBackShape {
         ring((normalizer + slices * kRows * 4 + 1023) / 1024 * 1024),
         barriers(0),
         shared(0),
-        ring_shape((kLargestShared - 2048 - ring) / StageType::kBytes, kConsumers) {
+        ring_shape((kSharedHopper - 2048 - ring) / StageType::kBytes, kConsumers) {
     barriers = ring + ring_shape.stages * StageType::kBytes;
     shared = barriers + 1024 + 1024;
   }
@@ -140,7 +141,7 @@ __device__ void consume(const PullBackArguments& a,
         std::uint32_t p[16], f[16];
 #pragma unroll
         for (int i = 0; i < 16; ++i) {
-          const float p0 = exp2(u[2 * i]), p1 = exp2(u[2 * i + 1]);
+          const float p0 = exp2_fast(u[2 * i]), p1 = exp2_fast(u[2 * i + 1]);
           if constexpr (Shape::kY) p[i] = pack_bf16(p0, p1);
           if constexpr (Shape::kX) {
             const float f0 = p0 * e[2 * i], f1 = p1 * e[2 * i + 1];
@@ -295,63 +296,56 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
 }
 
 template <int kDim, Kind kKind, Writes kWrites>
-cudaError_t launch(const PullBackArguments& a, int multiprocessors, cudaStream_t stream) {
+cudaError_t launch_pull_back(const PullBackArguments& a, int multiprocessors, cudaStream_t stream) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
   const Shape shape(a.slices);
-  const auto kernel = pull_back_kernel<kDim, kKind, kWrites>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared);
-  if (error != cudaSuccess) return error;
-  const std::int64_t tiles = a.items * ((a.tokens.length + kRows - 1) / kRows);
-  const auto blocks = static_cast<unsigned>(tiles < multiprocessors ? tiles : multiprocessors);
-  kernel<<<blocks, Shape::kThreads, shape.shared, stream>>>(a);
-  return cudaGetLastError();
+  const std::int64_t tiles = a.items * divide_up(a.tokens.length, kRows);
+  const std::int64_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
+  return launch(pull_back_kernel<kDim, kKind, kWrites>, {blocks, Shape::kThreads, shape.shared},
+                stream, a);
+}
+
+template <int kDim, Kind kKind, Writes kWrites>
+bool has_room(int slices) {
+  return PullBackShape<kDim, kKind, kWrites>(slices).ring_shape.works();
 }
 
 }  // namespace
 
 bool pull_back_fits(int dim, int slices) {
-  switch (dim) {
-    case 32:
-      return PullBackShape<32, Kind::kRows, Writes::kBoth>(slices).ring_shape.works() &&
-             PullBackShape<32, Kind::kKeys, Writes::kBoth>(slices).ring_shape.works();
-    case 64:
-      return PullBackShape<64, Kind::kRows, Writes::kBoth>(slices).ring_shape.works() &&
-             PullBackShape<64, Kind::kKeys, Writes::kBoth>(slices).ring_shape.works();
-    default:
-      return PullBackShape<128, Kind::kRows, Writes::kX>(slices).ring_shape.works();
-  }
+  bool fits = false;
+  with_value<32, 64, 128>(dim, [&](auto width) {
+    if constexpr (width() == 128) {
+      fits = has_room<128, Kind::kRows, Writes::kX>(slices);
+    } else {
+      fits = has_room<width(), Kind::kRows, Writes::kBoth>(slices) &&
+             has_room<width(), Kind::kKeys, Writes::kBoth>(slices);
+    }
+    return cudaSuccess;
+  });
+  return fits;
 }
 
 cudaError_t pull_back_rows(const PullBackArguments& a, int dim, int multiprocessors,
                            cudaStream_t stream) {
-  switch (dim) {
-    case 32:
-      return launch<32, Kind::kRows, Writes::kBoth>(a, multiprocessors, stream);
-    case 64:
-      return launch<64, Kind::kRows, Writes::kBoth>(a, multiprocessors, stream);
-    case 128:
-      return launch<128, Kind::kRows, Writes::kX>(a, multiprocessors, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    constexpr Writes kWrites = width() == 128 ? Writes::kX : Writes::kBoth;
+    return launch_pull_back<width(), Kind::kRows, kWrites>(a, multiprocessors, stream);
+  });
 }
 
 cudaError_t pull_back_keys(const PullBackArguments& a, int dim, int multiprocessors,
                            cudaStream_t stream) {
-  switch (dim) {
-    case 32:
-      return launch<32, Kind::kKeys, Writes::kBoth>(a, multiprocessors, stream);
-    case 64:
-      return launch<64, Kind::kKeys, Writes::kBoth>(a, multiprocessors, stream);
-    case 128: {
-      const cudaError_t error = launch<128, Kind::kKeys, Writes::kX>(a, multiprocessors, stream);
+  return with_value<32, 64, 128>(dim, [&](auto width) {
+    if constexpr (width() == 128) {
+      const cudaError_t error =
+          launch_pull_back<128, Kind::kKeys, Writes::kX>(a, multiprocessors, stream);
       if (error != cudaSuccess) return error;
-      return launch<128, Kind::kKeys, Writes::kY>(a, multiprocessors, stream);
+      return launch_pull_back<128, Kind::kKeys, Writes::kY>(a, multiprocessors, stream);
+    } else {
+      return launch_pull_back<width(), Kind::kKeys, Writes::kBoth>(a, multiprocessors, stream);
     }
-    default:
-      return cudaErrorInvalidValue;
-  }
+  });
 }
 
 }  // namespace performer::kernels::cuda::hopper

@@ -1,5 +1,7 @@
 #include "performer/kernels/cuda/hopper/state.h"
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/hopper/producer.cuh"
 
 // One producer warpgroup, and two consumers that own 64 or 128 features each: their rows of W, in
@@ -57,8 +59,8 @@ __device__ void raise_scales(const float (&u)[32], const float (&bias)[2], float
   for (int h = 0; h < 2; ++h) {
     const float needed = ceilf(quad_max(top[h]) + bias[h]);
     if (needed > -INFINITY && needed > c[h]) {
-      const float raised = fminf(fmaxf(needed, -kLargestScale), kLargestScale);
-      const float factor = exp2(c[h] - raised);
+      const float raised = fminf(fmaxf(needed, -kScaleLimit), kScaleLimit);
+      const float factor = exp2_fast(c[h] - raised);
       c[h] = raised;
       z[h] *= factor;
 #pragma unroll
@@ -160,8 +162,8 @@ __device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
       const float shift[2] = {c[i][0] - bias[i][0], c[i][1] - bias[i][1]};
 #pragma unroll
       for (int k = 0; k < 16; ++k) {
-        phi[i][k] =
-            pack_bf16(exp2(u[i][2 * k] - shift[k % 2]), exp2(u[i][2 * k + 1] - shift[k % 2]));
+        phi[i][k] = pack_bf16(exp2_fast(u[i][2 * k] - shift[k % 2]),
+                              exp2_fast(u[i][2 * k + 1] - shift[k % 2]));
       }
       if constexpr (!Shape::kOnesColumn) {
         // Sums of the rounded features: their errors cancel against those of S.
@@ -262,49 +264,37 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
 }
 
 template <int kDim, int kSlices, bool kGiven>
-cudaError_t launch(const StateArguments& a, cudaStream_t stream) {
+cudaError_t launch_block(const StateArguments& a, cudaStream_t stream) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
-  const auto kernel = state_kernel<kDim, kSlices, kGiven>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, Shape::kShared);
-  if (error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(a.items * a.splits * (a.slices / kSlices));
-  kernel<<<blocks, Shape::kThreads, Shape::kShared, stream>>>(a);
-  return cudaGetLastError();
+  const std::int64_t blocks = a.items * a.splits * (a.slices / kSlices);
+  return launch(state_kernel<kDim, kSlices, kGiven>, {blocks, Shape::kThreads, Shape::kShared},
+                stream, a);
+}
+
+template <int kDim, bool kGiven>
+cudaError_t launch_width(const StateArguments& a, cudaStream_t stream) {
+  return with_value<1, 2, 4>(block_slices(kDim, a.slices), [&](auto slices) {
+    if constexpr (kDim == 128 && slices() == 4)
+      return cudaErrorInvalidValue;  // never
+    else
+      return launch_block<kDim, slices(), kGiven>(a, stream);
+  });
 }
 
 template <bool kGiven>
-cudaError_t choose(const StateArguments& a, int dim, cudaStream_t stream) {
-  switch (dim * 10 + block_slices(dim, a.slices)) {
-    case 321:
-      return launch<32, 1, kGiven>(a, stream);
-    case 322:
-      return launch<32, 2, kGiven>(a, stream);
-    case 324:
-      return launch<32, 4, kGiven>(a, stream);
-    case 641:
-      return launch<64, 1, kGiven>(a, stream);
-    case 642:
-      return launch<64, 2, kGiven>(a, stream);
-    case 644:
-      return launch<64, 4, kGiven>(a, stream);
-    case 1281:
-      return launch<128, 1, kGiven>(a, stream);
-    case 1282:
-      return launch<128, 2, kGiven>(a, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+cudaError_t launch_sums(const StateArguments& a, int dim, cudaStream_t stream) {
+  return with_value<32, 64, 128>(
+      dim, [&](auto width) { return launch_width<width(), kGiven>(a, stream); });
 }
 
 }  // namespace
 
 cudaError_t sum_keys(const StateArguments& a, int dim, cudaStream_t stream) {
-  return choose<false>(a, dim, stream);
+  return launch_sums<false>(a, dim, stream);
 }
 
 cudaError_t sum_rows(const StateArguments& a, int dim, cudaStream_t stream) {
-  return choose<true>(a, dim, stream);
+  return launch_sums<true>(a, dim, stream);
 }
 
 int padded_slices(int dim, std::int64_t features) {

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "performer/kernels/cuda/common/maps.cuh"
 #include "performer/kernels/cuda/hopper/ptx.cuh"
 #include "performer/kernels/cuda/hopper/wgmma.cuh"
 

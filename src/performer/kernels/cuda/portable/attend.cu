@@ -1,6 +1,7 @@
 #include "performer/kernels/cuda/portable/attend.h"
 
-#include "performer/kernels/cuda/portable/launch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/projection.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
@@ -241,8 +242,8 @@ cudaError_t launch_rows(const FavorProblem& problem, const StateView& state,
   const auto with = [&]<int R, int kBlocks>() {
     const std::int64_t slots =
         tile_slots(p.query_offsets, p.sequences, p.query_length, kQueryTokens<R>);
-    return launch(attend_queries<R, kBlocks>, p.heads * slots, kAttendBytes<R>, stream, p, state,
-                  to, static_cast<int>(slots));
+    return launch(attend_queries<R, kBlocks>, {p.heads * slots, kThreads, kAttendBytes<R>}, stream,
+                  p, state, to, static_cast<int>(slots));
   };
   if (p.value_dim > 2 * kTile) return with.template operator()<4, 4>();
   if (p.value_dim > kTile) return with.template operator()<4, 2>();
@@ -304,7 +305,7 @@ cudaError_t launch_exact_along(const FavorProblem& problem, const StateView& sta
 cudaError_t launch_along(const FavorProblem& problem, const TokenView& out,
                          const TokenView& grad_out, float* along, cudaStream_t stream) {
   const std::int64_t rows = problem.batch * problem.heads * problem.query_length;
-  return launch(dot_rows, (rows + kTile - 1) / kTile, 0, stream, make_problem(problem), out,
+  return launch(dot_rows, {divide_up(rows, kTile), kThreads}, stream, make_problem(problem), out,
                 grad_out, along);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "performer/kernels/cuda/common/splits.h"
+#include "performer/kernels/cuda/common/workspace.h"
 #include "performer/kernels/cuda/portable/causal_call.cuh"
 
 namespace performer::kernels::cuda::portable {
@@ -10,26 +12,20 @@ namespace {
 constexpr int kBlocksPerMultiprocessor = 2;
 constexpr std::int64_t kMostBytes = std::int64_t{64} << 20U;
 
-int tiles(std::int64_t n) { return static_cast<int>((n + kTile - 1) / kTile); }
+int tiles(std::int64_t n) { return static_cast<int>(divide_up(n, kTile)); }
 
-std::size_t state_bytes(const CausalCall& call) {
-  return static_cast<std::size_t>(call.state_slots() * call.slot_floats()) * sizeof(float);
-}
-std::size_t bytes(const CausalCall& call) {
-  const auto scratch = static_cast<std::size_t>(call.blocks * call.scratch_floats());
-  return (state_bytes(call) + scratch * sizeof(float) + 255) / 256 * 256;
-}
-
-std::size_t along_bytes(const FavorProblem& p) {
-  if (along_waits_in_keys(p)) return 0;
-  return static_cast<std::size_t>(p.batch * p.heads * p.query_length) * sizeof(float);
-}
-
-CausalCall planned(const FavorProblem& problem, const Device& device, void* workspace) {
+/// The plan of a call with its memory.
+CausalCall planned(const FavorProblem& problem, const Device& device, Workspace& workspace) {
   CausalCall call = make_causal_call(problem, device);
-  call.states = static_cast<float*>(workspace);
-  call.scratch = reinterpret_cast<float*>(static_cast<char*>(workspace) + state_bytes(call));
+  const std::int64_t states = call.state_slots() * call.slot_floats();
+  call.states = workspace.take<float>(states + call.blocks * call.scratch_floats());
+  if (call.states != nullptr) call.scratch = call.states + states;
   return call;
+}
+
+float* take_along(const FavorProblem& p, Workspace& workspace) {
+  const std::int64_t rows = p.batch * p.heads * p.query_length;
+  return along_waits_in_keys(p) || rows == 0 ? nullptr : workspace.take<float>(rows);
 }
 
 }  // namespace
@@ -58,11 +54,14 @@ CausalCall make_causal_call(const FavorProblem& problem, const Device& device) {
 }
 
 std::size_t causal_forward_workspace(const FavorProblem& problem, const Device& device) {
-  return bytes(make_causal_call(problem, device));
+  Workspace workspace(nullptr);
+  planned(problem, device, workspace);
+  return workspace.bytes();
 }
 
 cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& outputs,
-                           const Device& device, void* workspace, cudaStream_t stream) {
+                           const Device& device, void* memory, cudaStream_t stream) {
+  Workspace workspace(memory);
   const CausalCall call = planned(problem, device, workspace);
   if (call.items == 0) return cudaSuccess;
   const cudaError_t error = launch_states_before(call, stream);
@@ -70,18 +69,20 @@ cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& ou
 }
 
 std::size_t causal_backward_workspace(const FavorProblem& problem, const Device& device) {
-  return bytes(make_causal_call(problem, device)) + along_bytes(problem);
+  Workspace workspace(nullptr);
+  planned(problem, device, workspace);
+  take_along(problem, workspace);
+  return workspace.bytes();
 }
 
 cudaError_t causal_backward(const FavorProblem& problem, const BackwardInputs& inputs,
-                            const BackwardOutputs& outputs, const Device& device, void* workspace,
+                            const BackwardOutputs& outputs, const Device& device, void* memory,
                             cudaStream_t stream) {
+  Workspace workspace(memory);
   CausalCall call = planned(problem, device, workspace);
   if (call.items == 0) return cudaSuccess;
   call.keys_along = outputs.k;
-  if (along_bytes(problem) > 0) {
-    call.along = reinterpret_cast<float*>(static_cast<char*>(workspace) + bytes(call));
-  }
+  call.along = take_along(problem, workspace);
   cudaError_t error = launch_states_before(call, stream);
   if (error == cudaSuccess) error = launch_query_gradients(call, inputs, outputs, stream);
   if (error == cudaSuccess) error = launch_gradients_after(call, inputs, stream);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/portable/causal_call.cuh"
 #include "performer/kernels/cuda/portable/projection.cuh"
 
@@ -64,7 +65,7 @@ struct CausalShared {
   __device__ __forceinline__ float* tile(int i) { return tiles[opaque(i)]; }
 };
 inline constexpr int kCausalBytes = sizeof(CausalShared);
-static_assert(kCausalBytes <= 99 * 1024);
+static_assert(kCausalBytes <= kSharedAnywhere);
 
 /// Blocks of a walk that a multiprocessor holds at once, by its shared memory: 164 KB and more, or
 /// 100 KB.

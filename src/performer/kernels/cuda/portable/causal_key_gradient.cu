@@ -1,6 +1,6 @@
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/portable/causal_rows.cuh"
 #include "performer/kernels/cuda/portable/causal_state.cuh"
-#include "performer/kernels/cuda/portable/launch.h"
 
 // The gradient of keys and values: a walk backwards with (dS, dz), the sums over the rows after the
 // chunk, relative to scales e of those rows: p_ir = 2^(lq_ir - e_r) / den_i, phi_jr = 2^(lk_jr +
@@ -480,7 +480,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
 
 cudaError_t launch_key_gradients(const CausalCall& call, const BackwardInputs& in,
                                  const BackwardOutputs& out, cudaStream_t stream) {
-  return launch(key_gradients, call.blocks, kCausalBytes, stream, call, in, out);
+  return launch(key_gradients, {call.blocks, kThreads, kCausalBytes}, stream, call, in, out);
 }
 
 }  // namespace performer::kernels::cuda::portable

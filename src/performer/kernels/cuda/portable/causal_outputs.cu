@@ -1,6 +1,6 @@
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/portable/causal_chunk.cuh"
 #include "performer/kernels/cuda/portable/causal_state.cuh"
-#include "performer/kernels/cuda/portable/launch.h"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
 // Causal forward walk. A chunk's queries against the state before it and its own keys up to
@@ -232,7 +232,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
 
 cudaError_t launch_causal_outputs(const CausalCall& call, const ForwardOutputs& out,
                                   cudaStream_t stream) {
-  return launch(causal_outputs, call.blocks, kCausalBytes, stream, call, out);
+  return launch(causal_outputs, {call.blocks, kThreads, kCausalBytes}, stream, call, out);
 }
 
 }  // namespace performer::kernels::cuda::portable

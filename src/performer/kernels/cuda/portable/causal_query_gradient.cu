@@ -1,6 +1,6 @@
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/portable/causal_rows.cuh"
 #include "performer/kernels/cuda/portable/causal_state.cuh"
-#include "performer/kernels/cuda/portable/launch.h"
 
 // The gradient of the queries: a walk forwards with the states recomputed. With p relative to the
 // same scales as the state and the chunk's keys,
@@ -227,7 +227,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
 
 cudaError_t launch_query_gradients(const CausalCall& call, const BackwardInputs& in,
                                    const BackwardOutputs& out, cudaStream_t stream) {
-  return launch(query_gradients, call.blocks, kCausalBytes, stream, call, in, out);
+  return launch(query_gradients, {call.blocks, kThreads, kCausalBytes}, stream, call, in, out);
 }
 
 }  // namespace performer::kernels::cuda::portable

@@ -1,6 +1,7 @@
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/causal_rows.cuh"
 #include "performer/kernels/cuda/portable/causal_state.cuh"
-#include "performer/kernels/cuda/portable/launch.h"
 #include "performer/kernels/cuda/portable/state.cuh"
 
 // States before every segment of a sequence: sums over segments, then a scan. Backwards the same of
@@ -196,7 +197,8 @@ __global__ void __launch_bounds__(kThreads)
 cudaError_t launch_scan(const CausalCall& call, const BoundaryState& boundary, bool backwards,
                         cudaStream_t stream) {
   const std::int64_t rows = call.items * call.features_padded();
-  return launch(scan_states, (rows + kWarps - 1) / kWarps, 0, stream, call, boundary, backwards);
+  return launch(scan_states, {divide_up(rows, kWarps), kThreads}, stream, call, boundary,
+                backwards);
 }
 
 std::int64_t sum_blocks(const CausalCall& call) {
@@ -207,7 +209,8 @@ std::int64_t sum_blocks(const CausalCall& call) {
 
 cudaError_t launch_states_before(const CausalCall& call, cudaStream_t stream) {
   if (call.segments == 1) return cudaSuccess;
-  const cudaError_t error = launch(sum_keys, sum_blocks(call), kCausalBytes, stream, call);
+  const cudaError_t error =
+      launch(sum_keys, {sum_blocks(call), kThreads, kCausalBytes}, stream, call);
   if (error != cudaSuccess) return error;
   return launch_scan(call, BoundaryState::initial(call.problem), false, stream);
 }
@@ -215,7 +218,8 @@ cudaError_t launch_states_before(const CausalCall& call, cudaStream_t stream) {
 cudaError_t launch_gradients_after(const CausalCall& call, const BackwardInputs& in,
                                    cudaStream_t stream) {
   if (call.segments == 1) return cudaSuccess;
-  const cudaError_t error = launch(sum_rows, sum_blocks(call), kCausalBytes, stream, call, in);
+  const cudaError_t error =
+      launch(sum_rows, {sum_blocks(call), kThreads, kCausalBytes}, stream, call, in);
   if (error != cudaSuccess) return error;
   return launch_scan(call, BoundaryState::gradient(call.problem, in), true, stream);
 }

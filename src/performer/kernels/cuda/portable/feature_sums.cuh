@@ -1,6 +1,7 @@
 #pragma once
 
-#include "performer/kernels/cuda/portable/launch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/projection.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 #include "performer/kernels/cuda/portable/state.h"
@@ -270,9 +271,10 @@ template <bool kQueries>
 cudaError_t launch_feature_sums(const Problem& p, const QuerySums& in, int splits,
                                 const Partials& out, cudaStream_t stream) {
   const auto with = [&]<int R, int kBlocks>() {
-    const std::int64_t slices = (p.features + kSliceFeatures<R> - 1) / kSliceFeatures<R>;
-    return launch(sum_features<R, kBlocks, kQueries>, p.sequences * p.state_heads * splits * slices,
-                  kSumsBytes<R>, stream, p, in, splits, static_cast<int>(slices), out);
+    const std::int64_t slices = divide_up(p.features, kSliceFeatures<R>);
+    return launch(sum_features<R, kBlocks, kQueries>,
+                  {p.sequences * p.state_heads * splits * slices, kThreads, kSumsBytes<R>}, stream,
+                  p, in, splits, static_cast<int>(slices), out);
   };
   if (p.value_dim > 2 * kTile) return with.template operator()<4, 4>();
   if (p.value_dim > kTile) return with.template operator()<4, 2>();

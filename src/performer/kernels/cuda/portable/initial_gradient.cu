@@ -1,6 +1,8 @@
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/maps.cuh"
+#include "performer/kernels/cuda/portable/tile.cuh"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/gradients.h"
-#include "performer/kernels/cuda/portable/launch.h"
-#include "performer/kernels/cuda/portable/maps.cuh"
 
 namespace performer::kernels::cuda::portable {
 namespace {
@@ -34,8 +36,8 @@ cudaError_t launch_initial_gradient(const FavorProblem& problem, const BackwardI
                                     const StateView& sums, const StateView& gradient,
                                     cudaStream_t stream) {
   const std::int64_t rows = problem.sequences * problem.state_heads * problem.features;
-  return launch(initial_gradient, (rows + kWarps - 1) / kWarps, 0, stream, rows, problem.value_dim,
-                static_cast<const std::int32_t*>(problem.initial.log2_scale),
+  return launch(initial_gradient, {divide_up(rows, kWarps), kThreads}, stream, rows,
+                problem.value_dim, static_cast<const std::int32_t*>(problem.initial.log2_scale),
                 static_cast<const std::int32_t*>(in.state.log2_scale), in.grad_state, sums,
                 gradient);
 }

@@ -1,5 +1,6 @@
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/gradients.h"
-#include "performer/kernels/cuda/portable/launch.h"
 #include "performer/kernels/cuda/portable/projection.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
@@ -189,9 +190,9 @@ cudaError_t launch_key_gradient(const FavorProblem& problem, const StateView& st
   const Problem p = make_problem(problem);
   const std::int64_t slots = tile_slots(p.key_offsets, p.sequences, p.key_length, kTile);
   const std::int64_t width = p.dim > p.value_dim ? p.dim : p.value_dim;
-  const std::int64_t blocks = (width + kTile - 1) / kTile;
-  return launch(key_gradient, p.state_heads * slots * blocks, kKeyGradientBytes, stream, p, state,
-                sums, dk, dv, static_cast<int>(slots), static_cast<int>(blocks));
+  const std::int64_t blocks = divide_up(width, kTile);
+  return launch(key_gradient, {p.state_heads * slots * blocks, kThreads, kKeyGradientBytes}, stream,
+                p, state, sums, dk, dv, static_cast<int>(slots), static_cast<int>(blocks));
 }
 
 }  // namespace performer::kernels::cuda::portable

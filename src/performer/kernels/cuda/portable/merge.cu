@@ -1,5 +1,7 @@
-#include "performer/kernels/cuda/portable/launch.h"
-#include "performer/kernels/cuda/portable/maps.cuh"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/maps.cuh"
+#include "performer/kernels/cuda/portable/tile.cuh"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/state.cuh"
 #include "performer/kernels/cuda/portable/state.h"
 
@@ -71,7 +73,7 @@ cudaError_t launch_merge_states(const FavorProblem& problem, const StateView& in
                 problem.value_dim, splits};
   const bool in_place = splits == 1 && partials.kv == result.kv;
   if (in_place && initial.normalizer == nullptr) return cudaSuccess;
-  return launch(merge_states, (s.rows + kWarps - 1) / kWarps, 0, stream, s, initial, partials,
+  return launch(merge_states, {divide_up(s.rows, kWarps), kThreads}, stream, s, initial, partials,
                 result);
 }
 

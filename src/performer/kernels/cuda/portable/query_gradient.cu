@@ -1,5 +1,5 @@
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/portable/gradients.h"
-#include "performer/kernels/cuda/portable/launch.h"
 #include "performer/kernels/cuda/portable/projection.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
@@ -181,8 +181,8 @@ cudaError_t launch_query_gradient(const FavorProblem& problem, const BackwardInp
   const Problem p = make_problem(problem);
   const std::int64_t slots = tile_slots(p.query_offsets, p.sequences, p.query_length, kTile);
   const auto with = [&]<int kBlocks>() {
-    return launch(query_gradient<kBlocks>, p.heads * slots, kQueryGradientBytes, stream, p, in,
-                  along, dq, static_cast<int>(slots));
+    return launch(query_gradient<kBlocks>, {p.heads * slots, kThreads, kQueryGradientBytes}, stream,
+                  p, in, along, dq, static_cast<int>(slots));
   };
   if (p.dim > 2 * kTile) return with.template operator()<4>();
   if (p.dim > kTile) return with.template operator()<2>();

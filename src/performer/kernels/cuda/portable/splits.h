@@ -3,30 +3,13 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "performer/kernels/cuda/common/splits.h"
+#include "performer/kernels/cuda/common/workspace.h"
 #include "performer/kernels/cuda/kernels.h"
 #include "performer/kernels/cuda/portable/state.h"
 
 // Into how many splits the tokens of a sequence are cut, and where their states lie in a workspace.
 namespace performer::kernels::cuda::portable {
-
-/// Cuts a workspace into arrays on 256 bytes; without memory it only counts.
-class Workspace {
- public:
-  explicit Workspace(void* memory) : memory_(static_cast<char*>(memory)) {}
-  template <class T>
-  T* take(std::int64_t count) {
-    constexpr std::size_t kAlignment = 256;
-    auto* array = memory_ == nullptr ? nullptr : reinterpret_cast<T*>(memory_ + bytes_);
-    const auto bytes = static_cast<std::size_t>(count) * sizeof(T);
-    bytes_ += (bytes + kAlignment - 1) / kAlignment * kAlignment;
-    return array;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  char* memory_;
-  std::size_t bytes_ = 0;
-};
 
 /// blocks: of one split. A block takes as long as its tiles and one more, and two run at a time on
 /// a multiprocessor: the number of splits with the shortest time, at most four waves, the fewest.
@@ -35,13 +18,9 @@ inline int choose_splits(std::int64_t blocks, std::int64_t tiles, std::int64_t m
   const std::int64_t slots = 2 * std::max<std::int64_t>(1, device.multiprocessors);
   if (blocks == 0) return 1;
   most = std::min({most, tiles, 4 * slots / blocks});
-  std::int64_t best = 1, shortest = -1;
-  for (std::int64_t splits = 1; splits <= std::max<std::int64_t>(1, most); ++splits) {
-    const std::int64_t waves = (blocks * splits + slots - 1) / slots;
-    const std::int64_t time = waves * ((tiles + splits - 1) / splits + 1);
-    if (shortest < 0 || time < shortest) best = splits, shortest = time;
-  }
-  return static_cast<int>(best);
+  return cheapest_parts(most, 20, [&](std::int64_t splits) {
+    return divide_up(blocks * splits, slots) * (divide_up(tiles, splits) + 1);
+  });
 }
 
 /// Splits whose partial states (with scales) fit `bytes`, at least one. tokens: of a sequence, or
@@ -52,8 +31,7 @@ inline int state_splits(const FavorProblem& p, std::int64_t tokens, std::int64_t
   const std::int64_t states = p.sequences * p.state_heads;
   const std::int64_t state_bytes = states * p.features * (p.value_dim + 2) * 4;
   const std::int64_t most = bytes / std::max<std::int64_t>(1, state_bytes);
-  return choose_splits(states * ((p.features + slice - 1) / slice), (tokens + 63) / 64, most,
-                       device);
+  return choose_splits(states * divide_up(p.features, slice), divide_up(tokens, 64), most, device);
 }
 
 /// Room for the splits' states; none for a single split, which goes where the result goes.

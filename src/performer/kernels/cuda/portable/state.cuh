@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/kernels/cuda/portable/maps.cuh"
+#include "performer/kernels/cuda/common/maps.cuh"
 
 // The one merge of states, feature by feature.
 namespace performer::kernels::cuda::portable {

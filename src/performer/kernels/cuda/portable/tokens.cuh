@@ -5,8 +5,8 @@
 
 #include <cstdint>
 
-#include "performer/kernels/cuda/portable/maps.cuh"
-#include "performer/kernels/cuda/portable/problem.h"
+#include "performer/kernels/cuda/common/maps.cuh"
+#include "performer/kernels/cuda/common/problem.h"
 #include "performer/kernels/cuda/portable/tile.cuh"
 
 // Tiles of 64 tokens between global memory of any dtype and strides and float32 shared memory.
@@ -287,7 +287,7 @@ struct KeyTerms {
   __device__ __forceinline__ bool operator()(int row) const { return live(row); }
 
   __device__ __forceinline__ float term(int row, float square) const {
-    const float own = bias == nullptr ? 0 : bias[row * bias_token] * 1.44269504088896341F;
+    const float own = bias == nullptr ? 0 : bias[row * bias_token] * static_cast<float>(kLog2E);
     return fmaf(half_norm, square, own);
   }
 };

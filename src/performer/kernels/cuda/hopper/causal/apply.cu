@@ -193,7 +193,7 @@ struct ApplyReader {
       u[4 * j + 2] += c[j].x + row1, u[4 * j + 3] += c[j].y + row1;
     }
 #pragma unroll
-    for (int k = 0; k < 8; ++k) p[k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
+    for (int k = 0; k < 8; ++k) p[k] = pack_bf16(exp2_fast(u[2 * k]), exp2_fast(u[2 * k + 1]));
   }
 
   __device__ static void raise_shifts(float (&u)[16], std::uint32_t (&p)[8], float (&shift)[2],
@@ -214,7 +214,7 @@ struct ApplyReader {
       }
       const bool exceeds = quad_max(largest) > kMostWeight;
       const float most = quad_max(top);
-      const float more = exceeds ? fminf(ceilf(most), -kEmptyScale) : 0, factor = exp2(-more);
+      const float more = exceeds ? fminf(ceilf(most), -kEmptyScale) : 0, factor = exp2_fast(-more);
       shift[h] += more;
 #pragma unroll
       for (int j = 0; j < 4; ++j) u[4 * j + 2 * h] -= more, u[4 * j + 2 * h + 1] -= more;
@@ -228,7 +228,7 @@ struct ApplyReader {
       }
     }
 #pragma unroll
-    for (int k = 0; k < 8; ++k) p[k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
+    for (int k = 0; k < 8; ++k) p[k] = pack_bf16(exp2_fast(u[2 * k]), exp2_fast(u[2 * k + 1]));
   }
 
   /// Only tokens up to the row's own: selected, so that nothing of the others is multiplied.

@@ -133,7 +133,7 @@ class Carrier {
         const std::int64_t at = state * a_.features + r;
         float factor = 1;
         if (a_.last_scale != nullptr) {
-          factor = exp2(own[kRows * i + 8 * h] + static_cast<float>(a_.last_scale[at]));
+          factor = exp2_fast(own[kRows * i + 8 * h] + static_cast<float>(a_.last_scale[at]));
         }
         const float z = normalizer(i, h);
         if (place.column == 0) {
@@ -215,8 +215,8 @@ class Carrier {
 
   /// From c to `scale`, by all lanes of a quad alike; own: scales().
   __device__ void raise(float* own, int i, int h, float c, float scale) {
-    const float raised = fminf(fmaxf(scale, -kLargestScale), kLargestScale);
-    const float factor = exp2(c - raised);
+    const float raised = fminf(fmaxf(scale, -kScaleLimit), kScaleLimit);
+    const float factor = exp2_fast(c - raised);
     own[kRows * i + 8 * h] = raised;
 #pragma unroll
     for (int j = 0; j < SumTile<kDim>::kColumns / 8; ++j) {
@@ -356,7 +356,7 @@ class Carrier {
       add_terms(u, stage, 0, shift);
       std::uint32_t phi[16];
 #pragma unroll
-      for (int k = 0; k < 16; ++k) phi[k] = pack_bf16(exp2(u[2 * k]), exp2(u[2 * k + 1]));
+      for (int k = 0; k < 16; ++k) phi[k] = pack_bf16(exp2_fast(u[2 * k]), exp2_fast(u[2 * k + 1]));
       if (piece.is_whole()) [[likely]] {
         if (!a_.alone) {
           publish(i);

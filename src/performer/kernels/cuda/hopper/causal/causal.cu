@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/hopper/call.h"
 #include "performer/kernels/cuda/hopper/causal/layout.cuh"
 #include "performer/kernels/cuda/hopper/causal/prefix.h"
@@ -29,23 +30,17 @@ int count_segments(const FavorProblem& p, int multiprocessors) {
   const std::int64_t of_one = p.query_offsets == nullptr
                                   ? p.key_length
                                   : p.key_length / std::max<std::int64_t>(1, p.sequences);
-  const std::int64_t tiles = std::max<std::int64_t>(1, (of_one + 63) / 64);
-  const auto up = [](std::int64_t a, std::int64_t b) { return (a + b - 1) / b; };
-  std::int64_t best = 1, least = INT64_MAX;
-  for (std::int64_t n = 1; n <= std::min<std::int64_t>(tiles, multiprocessors); ++n) {
-    // In twentieths of a tile; a block costs 3 tiles by itself, the first pass half of the second.
-    const std::int64_t cost =
-        up(items * n, multiprocessors) * (up(tiles, n) + 3) * (n == 1 ? 20 : 31);
-    // More segments take more memory: only for a gain of a twentieth.
-    if (least == INT64_MAX || cost * 20 < least * 19) best = n, least = cost;
-  }
-  return static_cast<int>(best);
+  const std::int64_t tiles = std::max<std::int64_t>(1, divide_up(of_one, 64));
+  // In twentieths of a tile; a block costs 3 tiles by itself, the first pass half of the second.
+  return cheapest_parts(std::min<std::int64_t>(tiles, multiprocessors), 19, [&](std::int64_t n) {
+    return divide_up(items * n, multiprocessors) * (divide_up(tiles, n) + 3) * (n == 1 ? 20 : 31);
+  });
 }
 
-StateView take_states(Carver& carver, std::int64_t states, const FavorProblem& p) {
+StateView take_states(Workspace& workspace, std::int64_t states, const FavorProblem& p) {
   const std::int64_t rows = states * p.features;
-  return {carver.take<float>(rows * p.dim), carver.take<float>(rows),
-          carver.take<std::int32_t>(rows)};
+  return {workspace.take<float>(rows * p.dim), workspace.take<float>(rows),
+          workspace.take<std::int32_t>(rows)};
 }
 
 /// What the scans of a call share.
@@ -57,26 +52,27 @@ struct Plan {
   ScanArguments scan;
   std::size_t bytes = 0;
 
-  Plan(const FavorProblem& p, const Device& device, bool backward, void* workspace) {
-    Carver carver(workspace);
+  Plan(const FavorProblem& p, const Device& device, bool backward, void* memory) {
+    Workspace workspace(memory);
     const bool plain = backward && is_half(p);
     const int slices = slices_of(p);
-    key = take_side(carver, p, p.w_key, p.bias_key, slices, plain, true);
-    query = one_side(p) ? key : take_side(carver, p, p.w_query, p.bias_query, slices, plain, true);
+    key = take_side(workspace, p, p.w_key, p.bias_key, slices, plain, true);
+    query =
+        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, slices, plain, true);
     scan.slices = slices, scan.features = static_cast<int>(p.features);
     scan.sequences = p.sequences;
     scan.heads = static_cast<int>(p.heads), scan.state_heads = static_cast<int>(p.state_heads);
     scan.segments = count_segments(p, device.multiprocessors);
     scan.offsets = p.query_offsets;
     if (scan.segments > 1) {
-      segments = take_states(carver, p.sequences * p.state_heads * scan.segments, p);
+      segments = take_states(workspace, p.sequences * p.state_heads * scan.segments, p);
     }
     if (p.query_offsets != nullptr && p.sequences <= kMostOrdered) {
-      order = carver.take<std::int32_t>(p.sequences);
+      order = workspace.take<std::int32_t>(p.sequences);
     }
     scan.order = order;
-    if (backward) along = carver.take<float>(p.batch * p.heads * p.query_length);
-    bytes = carver.used();
+    if (backward) along = workspace.take<float>(p.batch * p.heads * p.query_length);
+    bytes = workspace.bytes();
   }
 
   cudaError_t begin(const FavorProblem& p, cudaStream_t stream) const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/hopper/causal/carry.cuh"
 #include "performer/kernels/cuda/hopper/causal/feed.cuh"
 
@@ -74,17 +76,14 @@ template <int kDim, int kOwned, class Reader>
 cudaError_t launch_scan(const ScanArguments& a, cudaStream_t stream) {
   const auto layout = Reader::layout(a);
   if (!layout.fits()) return cudaErrorInvalidValue;
-  const auto kernel = scan_kernel<kDim, kOwned, Reader>;
-  const cudaError_t error =
-      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, layout.shared);
-  if (error != cudaSuccess) return error;
-  const auto blocks = static_cast<unsigned>(a.sequences * a.heads * a.segments);
-  kernel<<<blocks, kScanThreads, layout.shared, stream>>>(a, layout);
-  return cudaGetLastError();
+  return launch(scan_kernel<kDim, kOwned, Reader>,
+                {a.sequences * a.heads * a.segments, kScanThreads, layout.shared}, stream, a,
+                layout);
 }
 
-template <template <int, int, bool> class Reader, int kDim, int kOwned>
+template <template <int, int, bool> class Reader, int kDim, int kSlices>
 cudaError_t launch_scan_of(const ScanArguments& a, cudaStream_t stream) {
+  constexpr int kOwned = kSlices / kGroups;
   return a.carried.half ? launch_scan<kDim, kOwned, Reader<kDim, kOwned, true>>(a, stream)
                         : launch_scan<kDim, kOwned, Reader<kDim, kOwned, false>>(a, stream);
 }
@@ -92,16 +91,10 @@ cudaError_t launch_scan_of(const ScanArguments& a, cudaStream_t stream) {
 /// The shapes that scans are built for (scan_slices).
 template <template <int, int, bool> class Reader>
 cudaError_t choose_scan(const ScanArguments& a, int dim, cudaStream_t stream) {
-  switch (dim * 10 + a.slices) {
-    case 324:
-      return launch_scan_of<Reader, 32, 2>(a, stream);
-    case 642:
-      return launch_scan_of<Reader, 64, 1>(a, stream);
-    case 644:
-      return launch_scan_of<Reader, 64, 2>(a, stream);
-    default:
-      return cudaErrorInvalidValue;
-  }
+  if (dim == 32 && a.slices == 4) return launch_scan_of<Reader, 32, 4>(a, stream);
+  if (dim != 64) return cudaErrorInvalidValue;
+  return with_value<2, 4>(
+      a.slices, [&](auto slices) { return launch_scan_of<Reader, 64, slices()>(a, stream); });
 }
 
 }  // namespace performer::kernels::cuda::hopper

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/hopper/causal/scan.h"
 #include "performer/kernels/cuda/hopper/producer.cuh"
 #include "performer/kernels/cuda/hopper/walk.cuh"
@@ -7,8 +8,7 @@
 // Shared memory of a scan's block, and which tokens are the block's.
 namespace performer::kernels::cuda::hopper {
 
-inline constexpr int kLargestScan = 232448;  // bytes a block may have
-inline constexpr int kGroups = 2;            // warpgroups that carry, every other slice each
+inline constexpr int kGroups = 2;  // warpgroups that carry, every other slice each
 
 /// A block's shared memory. The runtime begins it at a multiple of 1 KiB, as swizzled tiles need
 /// it.
@@ -114,10 +114,10 @@ struct ScanLayout {
         stages(2),
         unit_at(plain + (has_plain ? weights : 0)) {
     place();
-    if (shared > kLargestScan) stages = 1, place();
+    if (shared > kSharedHopper) stages = 1, place();
   }
 
-  __host__ __device__ bool fits() const { return shared <= kLargestScan; }
+  __host__ __device__ bool fits() const { return shared <= kSharedHopper; }
 
   __device__ ScanUnit<kDim> unit(int group) const {
     return {scan_memory() + unit_at + group * ScanUnit<kDim>::kBytes};

@@ -1,5 +1,9 @@
 #include "performer/kernels/cuda/hopper/causal/prefix.h"
 
+#include "performer/kernels/cuda/common/dispatch.h"
+#include "performer/kernels/cuda/common/launch.h"
+#include "performer/kernels/cuda/common/maps.cuh"
+#include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/hopper/ptx.cuh"
 
 namespace performer::kernels::cuda::hopper {
@@ -45,7 +49,7 @@ __global__ void __launch_bounds__(kThreads)
       if (first + k >= a.segments) break;
       const std::int64_t to = at(first + k);
       const float most = fmaxf(c, next_c[k]);
-      const float old_factor = exp2(c - most), new_factor = exp2(next_c[k] - most);
+      const float old_factor = exp2_fast(c - most), new_factor = exp2_fast(next_c[k] - most);
 #pragma unroll
       for (int i = 0; i < kOwn; ++i) {
         a.sums.kv[to * kDim + 32 * i + lane] = s[i];
@@ -76,26 +80,17 @@ __global__ void order_kernel(const std::int64_t* offsets, std::int32_t* order, i
 }  // namespace
 
 cudaError_t prefix_states(const PrefixArguments& a, int dim, cudaStream_t stream) {
-  const auto blocks =
-      static_cast<unsigned>((a.states * a.features + kThreads / 32 - 1) / (kThreads / 32));
-  switch (dim) {
-    case 32:
-      prefix_kernel<32><<<blocks, kThreads, 0, stream>>>(a);
-      break;
-    case 64:
-      prefix_kernel<64><<<blocks, kThreads, 0, stream>>>(a);
-      break;
-    default:
-      return cudaErrorInvalidValue;
-  }
-  return cudaGetLastError();
+  const std::int64_t blocks = divide_up(a.states * a.features, kThreads / 32);
+  return with_value<32, 64>(dim, [&](auto width) {
+    return launch(prefix_kernel<width()>, {blocks, kThreads}, stream, a);
+  });
 }
 
 cudaError_t order_sequences(const std::int64_t* offsets, std::int32_t* order, int sequences,
                             cudaStream_t stream) {
   constexpr int kBlock = 128;
-  order_kernel<<<(sequences + kBlock - 1) / kBlock, kBlock, 0, stream>>>(offsets, order, sequences);
-  return cudaGetLastError();
+  return launch(order_kernel, {divide_up(sequences, kBlock), kBlock}, stream, offsets, order,
+                sequences);
 }
 
 }  // namespace performer::kernels::cuda::hopper

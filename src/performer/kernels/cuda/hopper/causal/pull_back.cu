@@ -112,8 +112,9 @@ struct PullReader {
 #pragma unroll
             for (int k = 0; k < 8; ++k) {
               const float2 c = *reinterpret_cast<const float2*>(scales + 8 * (k / 2));
-              const float f0 = exp2(u[half][2 * k] + (c.x + term[k % 2])) * e[half][2 * k];
-              const float f1 = exp2(u[half][2 * k + 1] + (c.y + term[k % 2])) * e[half][2 * k + 1];
+              const float f0 = exp2_fast(u[half][2 * k] + (c.x + term[k % 2])) * e[half][2 * k];
+              const float f1 =
+                  exp2_fast(u[half][2 * k + 1] + (c.y + term[k % 2])) * e[half][2 * k + 1];
               slope_sum[k % 2] += f0 + f1;
               f[half][k] = pack_bf16(f0, f1);
             }
@@ -202,7 +203,7 @@ struct PullReader {
                                 const ScanPiece& piece, float (&slope_sum)[2],
                                 float (&dx)[kDim / 2]) {
     // W' holds log2(e), which plain does not.
-    constexpr float kFactor = kHalf ? 1 : 0.693147180559945309F;
+    constexpr float kFactor = kHalf ? 1 : static_cast<float>(kLn2);
 #pragma unroll
     for (float& v : dx) v *= kFactor;
     const Place place(thread_again());

@@ -1,12 +1,9 @@
 #pragma once
 
-// Powers of two, scales and the generalised map, elementwise.
-namespace performer::kernels::cuda::portable {
+#include "performer/kernels/scales.h"
 
-/// Scales are integers held as floats, within +-kScaleLimit; kEmptyScale where no key arrived.
-inline constexpr float kScaleLimit = 268435456.0F;     // 2^28
-inline constexpr float kEmptyScale = -1073741824.0F;   // -2^30
-inline constexpr float kReachedScale = -536870912.0F;  // scales above come from a key
+// Powers of two, scales and the generalised map, elementwise.
+namespace performer::kernels::cuda {
 
 __device__ __forceinline__ float infinity() { return __int_as_float(0x7f800000); }
 __device__ __forceinline__ float quiet_nan() { return __int_as_float(0x7fffffff); }
@@ -41,4 +38,4 @@ __device__ __forceinline__ float round_up_log2(float x) {
 __device__ __forceinline__ float relu(float u) { return u <= 0 ? 0 : u; }
 __device__ __forceinline__ float relu_slope(float u) { return u > 0 ? 1 : 0; }
 
-}  // namespace performer::kernels::cuda::portable
+}  // namespace performer::kernels::cuda

@@ -4,7 +4,10 @@
 
 #include "performer/kernels/params.h"
 
-namespace performer::kernels::cuda::portable {
+namespace performer::kernels::cuda {
+
+inline constexpr double kLog2E = 1.4426950408889634074;
+inline constexpr double kLn2 = 0.69314718055994530942;
 
 /// x as the sum of two floats: a product with it is rounded once, fmaf(y, high, y * low).
 struct Factor {
@@ -27,8 +30,6 @@ struct Problem : FavorProblem {
 };
 
 inline Problem make_problem(const FavorProblem& problem) {
-  constexpr double kLog2E = 1.4426950408889634074;
-  constexpr double kLn2 = 0.69314718055994530942;
   Problem p;
   static_cast<FavorProblem&>(p) = problem;
   p.exponential = problem.map == Map::kExponential;
@@ -42,4 +43,4 @@ inline Problem make_problem(const FavorProblem& problem) {
   return p;
 }
 
-}  // namespace performer::kernels::cuda::portable
+}  // namespace performer::kernels::cuda
