@@ -7,6 +7,8 @@
 #include <immintrin.h>
 #endif
 
+#include "performer/kernels/scales.h"
+
 // One vector register of floats, by the compiler's vector extension, so that the kernels are
 // written once. Each instruction set compiles them in a translation unit and namespace of its own
 // (isa_*.cpp); no function of the standard library is instantiated there, since the linker might
@@ -135,10 +137,6 @@ inline float exp2_integer(float n) {
 }
 
 /// The scale of a log2 magnitude, as composed/pow2.h defines it: rounded up, within +-2^28.
-inline constexpr float kScaleLimit = 268435456.0F;  // 2^28
-inline constexpr float kEmptyScale = -1073741824.0F;
-inline constexpr float kReachedScale = -536870912.0F;  // scales above come from a key
-
 inline float round_up_log2(float x) {
   if (x != x) return kEmptyScale;
   const float up = __builtin_ceilf(x);
