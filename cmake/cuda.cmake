@@ -30,37 +30,35 @@ function(performer_gencode architectures result)
   set(${result} "${words}" PARENT_SCOPE)
 endfunction()
 
-# Compiles the .cu files under `folder` into `target`. They know no torch, nor its flags for nvcc.
-function(performer_add_cuda_kernels target folder)
+# performer_cuda_kernels(PORTABLE|HOPPER <file>...), relative to the folder that calls: parts of the
+# library that know no torch, nor its flags for nvcc.
+function(performer_cuda_kernels path)
   set(CMAKE_CUDA_FLAGS "" PARENT_SCOPE)   # read at the end of the folder that calls
   unset(CMAKE_CUDA_STANDARD)   # CMake 3.25 does not know C++20 of nvcc 13: the option is given below
-  file(GLOB portable CONFIGURE_DEPENDS ${folder}/*.cu ${folder}/portable/*.cu ${folder}/decode/*.cu)
-  file(GLOB hopper CONFIGURE_DEPENDS ${folder}/hopper/*.cu ${folder}/hopper/causal/*.cu)
-  foreach(path portable hopper)
-    set(architectures ${PERFORMER_CUDA_ARCHITECTURES})
-    if(path STREQUAL "hopper")
-      set(architectures 90a)   # wgmma and setmaxnreg exist there and nowhere else
-    endif()
-    if(NOT ${path})
-      continue()
-    endif()
-    performer_gencode("${architectures}" gencode)
-    set(objects ${target}_${path}_kernels)
-    add_library(${objects} OBJECT ${${path}})
-    target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/src)
-    target_compile_options(${objects} PRIVATE -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo ${gencode})
-    set_target_properties(${objects} PROPERTIES
-      CUDA_ARCHITECTURES OFF CUDA_SEPARABLE_COMPILATION OFF POSITION_INDEPENDENT_CODE ON)
-    if(CCACHE)
-      set_target_properties(${objects} PROPERTIES CUDA_COMPILER_LAUNCHER ${CCACHE})
-    endif()
-    target_sources(${target} PRIVATE $<TARGET_OBJECTS:${objects}>)
-  endforeach()
+  set(architectures ${PERFORMER_CUDA_ARCHITECTURES})
+  if(path STREQUAL "HOPPER")
+    set(architectures 90a)   # wgmma and setmaxnreg exist there and nowhere else
+  endif()
+  performer_gencode("${architectures}" gencode)
+  string(TOLOWER performer_${path}_kernels objects)
+  add_library(${objects} OBJECT ${ARGN})
+  target_include_directories(${objects} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(${objects} PRIVATE -std=c++20 -O3 --expt-relaxed-constexpr -lineinfo ${gencode})
+  set_target_properties(${objects} PROPERTIES
+    CUDA_ARCHITECTURES OFF CUDA_SEPARABLE_COMPILATION OFF POSITION_INDEPENDENT_CODE ON)
+  if(CCACHE)
+    set_target_properties(${objects} PROPERTIES CUDA_COMPILER_LAUNCHER ${CCACHE})
+  endif()
+  target_sources(performer PRIVATE $<TARGET_OBJECTS:${objects}>)
+endfunction()
+
+# Links the library with what the kernels' host code needs.
+function(performer_link_cuda)
   # The runtime as torch has it: shared, the one that is loaded already.
-  set_target_properties(${target} PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_ARCHITECTURES OFF)
-  target_link_libraries(${target} PRIVATE $<BUILD_INTERFACE:CUDA::cudart>)
+  set_target_properties(performer PROPERTIES CUDA_RUNTIME_LIBRARY Shared CUDA_ARCHITECTURES OFF)
+  target_link_libraries(performer PRIVATE $<BUILD_INTERFACE:CUDA::cudart>)
   # A compiler newer than the system's libstdc++ links what that lacks from an archive. Exported from
   # here those symbols would be taken for the system's own: a stream that prints a number crashes.
-  target_link_options(${target} PRIVATE
+  target_link_options(performer PRIVATE
     -Wl,--exclude-libs,libstdc++.a:libstdc++_nonshared.a:libgcc.a:libgcc_eh.a)
 endfunction()
