@@ -3,38 +3,43 @@
 
 Needs no GPU and no torch. The portable kernels for sm_80 and newer, Hopper's for sm_90a. Fails
 where the compiler fails, where a Hopper or decode kernel spills registers, where wgmma is
-serialised, and where the machine code that is shipped outgrows its budget. What has not changed is
-not compiled again.
+serialised, where the machine code that is shipped outgrows its budget, and where a source is in no
+list of CMake. What has not changed is not compiled again, whichever clone compiled it.
 
-usage: nvcc.py [BUILD_FOLDER]
+BUILD_FOLDER/nvcc.json tells every kernel's registers, memory and a hash of its machine code.
+Against such a report of another tree, --same-as finds the kernels whose machine code changed.
 """
 
 from __future__ import annotations
 
-import hashlib
+import argparse
 import json
 import os
 import re
 import shutil
-import struct
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
+from cubin import kernel_codes, text_bytes
+from result_cache import ResultCache, key_of
 from tidy import our_files
 
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = ROOT / "src/performer/kernels/cuda"
-PORTABLE = ("80", "90", "100", "120")
-HOPPER = ("90a",)
-SHIPPED = ("80", "90", "90a")  # cmake/cuda.cmake
+# Architectures by list of CMake: what cmake/cuda.cmake ships, and what else must compile.
+SHIPPED: dict[str, tuple[str, ...]] = {"PORTABLE": ("80", "90"), "HOPPER": ("90a",)}
+OTHERS: dict[str, tuple[str, ...]] = {"PORTABLE": ("100", "120"), "HOPPER": ()}
 MACHINE_CODE_LIMIT = 20_000_000
-FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", f"-I{ROOT / 'src'}", "-Xptxas", "-v"]
+FLAGS = ["-std=c++20", "-O3", "--expt-relaxed-constexpr", "-Isrc", "-Xptxas", "-v"]
 JOBS = 2
+PARSERS = ("nvcc.py", "cubin.py")
 
+LIST = re.compile(r"performer_cuda_kernels\((PORTABLE|HOPPER)\s([^)]*)\)")
 ENTRY = re.compile(r"Compiling entry function '(\w+)'")
 SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers(.*)")
@@ -49,6 +54,7 @@ class Kernel:
     registers: int = 0
     shared: int = 0  # bytes, without what a launch adds
     spilled: int = 0  # bytes stored
+    code: str = ""  # hash of its machine code
 
 
 @dataclass
@@ -65,7 +71,11 @@ class Unit:
 
     @property
     def hopper(self) -> bool:
-        return self.architecture in HOPPER
+        return self.architecture in SHIPPED["HOPPER"]
+
+    @property
+    def shipped(self) -> bool:
+        return any(self.architecture in architectures for architectures in SHIPPED.values())
 
     def problems(self) -> list[str]:
         where = f"{self.source} for sm_{self.architecture}"
@@ -90,21 +100,6 @@ def demangle(name: str) -> str:
     return re.sub(r"\(anonymous namespace\)::|performer::kernels::(cuda::)?|^void ", "", full)
 
 
-def text_bytes(cubin: Path) -> int:
-    """The .text sections of a 64-bit ELF file."""
-    data = cubin.read_bytes()
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    size, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
-
-    def section(index: int) -> tuple[int, int, int]:
-        name, _, _, _, offset, length = struct.unpack_from("<IIQQQQ", data, table + index * size)
-        return name, offset, length
-
-    names = section(names_index)[1]
-    sections = [section(index) for index in range(count)]
-    return sum(length for name, _, length in sections if data[names + name :].startswith(b".text"))
-
-
 def parse(unit: Unit, log: str) -> None:
     """Fills in what ptxas -v reported."""
     for line in log.splitlines():
@@ -127,7 +122,8 @@ def compile_unit(unit: Unit, command: list[str]) -> Unit:
         cubin, log = Path(folder) / "unit.cubin", Path(folder) / "log"
         with log.open("w") as output:
             process = subprocess.Popen(
-                [*command, "-o", str(cubin), str(ROOT / unit.source)],
+                [*command, "-o", str(cubin), unit.source],
+                cwd=ROOT,
                 stdout=output,
                 stderr=subprocess.STDOUT,
             )
@@ -140,39 +136,82 @@ def compile_unit(unit: Unit, command: list[str]) -> Unit:
             return unit
         parse(unit, text)
         unit.machine_code = text_bytes(cubin)
+        codes = kernel_codes(cubin)
+        for kernel in unit.kernels:
+            kernel.code = codes[kernel.name]
     return unit
 
 
-def cached(unit: Unit, store: Path, tool: str) -> tuple[Unit, bool]:
+def cached(unit: Unit, cache: ResultCache, tool: str) -> tuple[Unit, bool]:
     """The unit compiled, now or, with equal content, before; whether before."""
     number = f"arch=compute_{unit.architecture},code=sm_{unit.architecture}"
     command = ["nvcc", *FLAGS, "-gencode", number, "-cubin"]
-    digest = hashlib.sha256(json.dumps([command, tool, parse_version()]).encode())
+    # Results of other versions of the scripts are of no use.
+    scripts = [Path(__file__).with_name(name).read_text() for name in PARSERS]
+    parts = [json.dumps(command), tool, *scripts]
     for path in sorted(our_files(ROOT / unit.source)):
-        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    entry = store / f"{digest.hexdigest()}.json"
-    if entry.exists():
-        fields = json.loads(entry.read_text())
+        parts += [str(path.relative_to(ROOT)), path.read_text(encoding="utf-8")]
+    key = key_of(*parts)
+    if (found := cache.get(key)) is not None:
+        fields = json.loads(found)
         kernels = [Kernel(**kernel) for kernel in fields.pop("kernels")]
         return Unit(**fields, kernels=kernels), True
     compile_unit(unit, command)
     if not unit.error:
-        entry.write_text(json.dumps(asdict(unit)))
+        cache.put(key, json.dumps(asdict(unit)))
     return unit, False
 
 
-def parse_version() -> str:
-    """Reports of another version of this file are of no use."""
-    return hashlib.sha256(Path(__file__).read_bytes()).hexdigest()
+def listed_sources() -> dict[str, list[Path]]:
+    """The sources by the list of CMake that names them; an error where one is in none."""
+    text = (KERNELS / "CMakeLists.txt").read_text()
+    lists = {kind: [KERNELS / name for name in names.split()] for kind, names in LIST.findall(text)}
+    listed = {source for sources in lists.values() for source in sources}
+    if different := listed ^ set(KERNELS.rglob("*.cu")):
+        names = ", ".join(str(source.relative_to(KERNELS)) for source in sorted(different))
+        raise SystemExit(f"nvcc: {KERNELS / 'CMakeLists.txt'} and its folder differ in: {names}")
+    return lists
 
 
-def all_units() -> list[Unit]:
+def all_units(*, others: bool) -> list[Unit]:
     units = []
-    for source in sorted(KERNELS.rglob("*.cu")):
-        architectures = HOPPER if "hopper" in source.parts else PORTABLE
-        name = str(source.relative_to(ROOT))
-        units += [Unit(name, architecture) for architecture in architectures]
+    for kind, sources in listed_sources().items():
+        architectures = SHIPPED[kind] + (OTHERS[kind] if others else ())
+        for source in sorted(sources):
+            units += [Unit(str(source.relative_to(ROOT)), number) for number in architectures]
     return units
+
+
+def compile_all(units: list[Unit], tool: str) -> tuple[list[Unit], list[Unit]]:
+    """All units with their results, and those that were compiled now."""
+    cache = ResultCache("nvcc")
+    results, fresh = [], []
+    with ThreadPoolExecutor(JOBS) as pool:
+        for unit, before in pool.map(lambda unit: cached(unit, cache, tool), units):
+            results.append(unit)
+            if before:
+                continue
+            fresh.append(unit)
+            what = f"{unit.source} sm_{unit.architecture}"
+            print(f"nvcc: {what} {unit.cpu_seconds:.1f} s", flush=True)
+    return results, fresh
+
+
+def changed_kernels(units: list[Unit], report: Path) -> list[str]:
+    """Kernels of `units` with machine code that the report has not, for the same architecture."""
+    known = Counter(
+        (unit["architecture"], kernel["code"])
+        for unit in json.loads(report.read_text())
+        for kernel in unit["kernels"]
+    )
+    changed = []
+    for unit in units:
+        for kernel in unit.kernels:
+            code = unit.architecture, kernel.code
+            if known[code] == 0:
+                changed.append(f"{demangle(kernel.name)} of sm_{unit.architecture}")
+            known[code] -= 1
+    return changed
 
 
 def print_table(units: list[Unit]) -> None:
@@ -191,32 +230,42 @@ def print_table(units: list[Unit]) -> None:
             )
 
 
+def find_problems(units: list[Unit], shipped: int) -> list[str]:
+    problems = [problem for unit in units for problem in unit.problems()]
+    if shipped > MACHINE_CODE_LIMIT:
+        problems.append(f"{shipped:,} bytes of machine code, more than {MACHINE_CODE_LIMIT:,}")
+    return problems
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Compiles every CUDA kernel and checks it.")
+    parser.add_argument("build", type=Path, nargs="?", default=ROOT / "build")
+    parser.add_argument("--all", action="store_true", help="also the architectures not shipped")
+    parser.add_argument("--same-as", type=Path, metavar="REPORT", help="nvcc.json of another tree")
+    return parser.parse_args()
+
+
 def main() -> int:
+    options = parse_arguments()
     nvcc = shutil.which("nvcc")
     if nvcc is None:
         print("nvcc: SKIPPED, no nvcc on PATH: the CUDA kernels were not compiled")
         return 0
-    store = (Path(sys.argv[1]) if len(sys.argv) > 1 else ROOT / "build") / "nvcc"
-    store.mkdir(parents=True, exist_ok=True)
     tool = subprocess.run([nvcc, "--version"], capture_output=True, text=True, check=True).stdout
-    with ThreadPoolExecutor(JOBS) as pool:
-        results = []
-        for unit, before in pool.map(lambda unit: cached(unit, store, tool), all_units()):
-            if not before:
-                print(
-                    f"nvcc: {unit.source} sm_{unit.architecture} {unit.cpu_seconds:.1f} s",
-                    flush=True,
-                )
-            results.append((unit, before))
-    units = [unit for unit, _ in results]
+    units, fresh = compile_all(all_units(others=options.all), tool)
     print_table(units)
+    options.build.mkdir(parents=True, exist_ok=True)
+    report = json.dumps([asdict(unit) for unit in units], indent=1)
+    (options.build / "nvcc.json").write_text(report + "\n")
 
-    shipped = sum(unit.machine_code for unit in units if unit.architecture in SHIPPED)
-    problems = [problem for unit in units for problem in unit.problems()]
-    if shipped > MACHINE_CODE_LIMIT:
-        problems.append(f"{shipped:,} bytes of machine code, more than {MACHINE_CODE_LIMIT:,}")
+    shipped = sum(unit.machine_code for unit in units if unit.shipped)
+    problems = find_problems(units, shipped)
+    if options.same_as:
+        changed = changed_kernels(units, options.same_as)
+        problems += [f"other machine code than before: {kernel}" for kernel in changed]
+        count = sum(len(unit.kernels) for unit in units)
+        print(f"nvcc: {count - len(changed)} of {count} kernels have the machine code of before")
     print("\n".join(problems))
-    fresh = [unit for unit, before in results if not before]
     print(
         f"nvcc: {len(problems)} problems in {len(units)} units, {len(fresh)} compiled anew, "
         f"{sum(unit.cpu_seconds for unit in fresh):.0f} CPU seconds now, "
