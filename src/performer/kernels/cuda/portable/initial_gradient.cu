@@ -1,8 +1,8 @@
 #include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/common/maps.cuh"
-#include "performer/kernels/cuda/portable/tile.cuh"
 #include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/gradients.h"
+#include "performer/kernels/cuda/portable/tile.cuh"
 
 namespace performer::kernels::cuda::portable {
 namespace {

@@ -1,9 +1,9 @@
 #include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/common/maps.cuh"
-#include "performer/kernels/cuda/portable/tile.cuh"
 #include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/portable/state.cuh"
 #include "performer/kernels/cuda/portable/state.h"
+#include "performer/kernels/cuda/portable/tile.cuh"
 
 namespace performer::kernels::cuda::portable {
 namespace {

@@ -1,7 +1,7 @@
 #include "performer/kernels/cuda/portable/portable.h"
 
 #include "performer/kernels/cuda/portable/attend.h"
-#include "performer/kernels/cuda/portable/causal.h"
+#include "performer/kernels/cuda/portable/causal/causal.h"
 #include "performer/kernels/cuda/portable/gradients.h"
 #include "performer/kernels/cuda/portable/splits.h"
 #include "performer/kernels/cuda/portable/state.h"

@@ -1,6 +1,6 @@
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/portable/causal_rows.cuh"
-#include "performer/kernels/cuda/portable/causal_state.cuh"
+#include "performer/kernels/cuda/portable/causal/rows.cuh"
+#include "performer/kernels/cuda/portable/causal/state.cuh"
 
 // The gradient of keys and values: a walk backwards with (dS, dz), the sums over the rows after the
 // chunk, relative to scales e of those rows: p_ir = 2^(lq_ir - e_r) / den_i, phi_jr = 2^(lk_jr +

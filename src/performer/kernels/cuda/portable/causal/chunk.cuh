@@ -1,7 +1,7 @@
 #pragma once
 
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/portable/causal_call.cuh"
+#include "performer/kernels/cuda/portable/causal/call.cuh"
 #include "performer/kernels/cuda/portable/projection.cuh"
 
 // The pieces of a causal chunk of 64 tokens that all walks share. Features of a chunk lie in the

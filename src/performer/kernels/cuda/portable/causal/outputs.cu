@@ -1,6 +1,6 @@
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/portable/causal_chunk.cuh"
-#include "performer/kernels/cuda/portable/causal_state.cuh"
+#include "performer/kernels/cuda/portable/causal/chunk.cuh"
+#include "performer/kernels/cuda/portable/causal/state.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
 // Causal forward walk. A chunk's queries against the state before it and its own keys up to

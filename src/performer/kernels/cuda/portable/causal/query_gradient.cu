@@ -1,6 +1,6 @@
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/portable/causal_rows.cuh"
-#include "performer/kernels/cuda/portable/causal_state.cuh"
+#include "performer/kernels/cuda/portable/causal/rows.cuh"
+#include "performer/kernels/cuda/portable/causal/state.cuh"
 
 // The gradient of the queries: a walk forwards with the states recomputed. With p relative to the
 // same scales as the state and the chunk's keys,

@@ -1,10 +1,10 @@
-#include "performer/kernels/cuda/portable/causal.h"
+#include "performer/kernels/cuda/portable/causal/causal.h"
 
 #include <algorithm>
 
 #include "performer/kernels/cuda/common/splits.h"
 #include "performer/kernels/cuda/common/workspace.h"
-#include "performer/kernels/cuda/portable/causal_call.cuh"
+#include "performer/kernels/cuda/portable/causal/call.cuh"
 
 namespace performer::kernels::cuda::portable {
 namespace {

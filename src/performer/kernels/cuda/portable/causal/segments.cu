@@ -1,7 +1,7 @@
 #include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/common/splits.h"
-#include "performer/kernels/cuda/portable/causal_rows.cuh"
-#include "performer/kernels/cuda/portable/causal_state.cuh"
+#include "performer/kernels/cuda/portable/causal/rows.cuh"
+#include "performer/kernels/cuda/portable/causal/state.cuh"
 #include "performer/kernels/cuda/portable/state.cuh"
 
 // States before every segment of a sequence: sums over segments, then a scan. Backwards the same of

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/kernels/cuda/portable/causal_call.cuh"
+#include "performer/kernels/cuda/portable/causal/call.cuh"
 
 // Padded states of the walks and the tensors of a call they begin with and end as.
 namespace performer::kernels::cuda::portable {

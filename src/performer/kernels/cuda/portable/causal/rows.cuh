@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/kernels/cuda/portable/causal_chunk.cuh"
+#include "performer/kernels/cuda/portable/causal/chunk.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
 // What the causal gradient knows of the rows of a query head: with the incoming gradient g,
