@@ -1,93 +1,17 @@
 #pragma once
 
-#include <cuda_fp16.h>
-
 #include <cstdint>
 
 #include "performer/kernels/cuda/common/problem.h"
 #include "performer/kernels/cuda/hopper/arguments.h"
-#include "performer/kernels/cuda/hopper/tile.cuh"
+#include "performer/kernels/cuda/hopper/elements.cuh"
+#include "performer/kernels/cuda/hopper/ring.cuh"
+#include "performer/kernels/cuda/hopper/stage.cuh"
 
 // Four warps bring tiles of tokens to shared memory, each its own tile: any strides, masked rows as
-// zeros, x as float16, y as bfloat16, and per token what its exponents and sums need. Boxes are
-// copied by TMA and converted in place.
+// zeros, x in the tokens' type, y as bfloat16, and per token what its exponents and sums need.
+// Boxes are copied by TMA and y is converted in place.
 namespace performer::kernels::cuda::hopper {
-
-enum class Kind {
-  kKeys,     // x = k, y = v
-  kQueries,  // x = q
-  kRows,     // x = q, y = grad_out; along = grad_out . out
-  kSums,     // the same, along given
-};
-
-/// One stage of the ring.
-template <int kDim, Kind kKind>
-struct Stage {
-  static constexpr bool kPaired = kKind != Kind::kQueries;
-  static constexpr int kTerms = kPaired ? 2 * Tile<kDim>::kBytes : Tile<kDim>::kBytes;
-  static constexpr int kWeights = kTerms + 256;
-  static constexpr int kBytes = kTerms + 1024;
-
-  char* at;
-
-  __device__ char* x() const { return at; }
-  __device__ char* y() const { return at + Tile<kDim>::kBytes; }
-  /// Added to the exponents of a token: -inf where it takes no part.
-  __device__ float* terms() const { return reinterpret_cast<float*>(at + kTerms); }
-  /// Rows: -along.
-  __device__ float* weights() const { return reinterpret_cast<float*>(at + kWeights); }
-};
-
-template <bool kHalf>
-__device__ inline float2 unpack(std::uint32_t pair) {
-  if constexpr (kHalf) return __half22float2(*reinterpret_cast<const __half2*>(&pair));
-  return {__uint_as_float(pair << 16), __uint_as_float(pair & 0xFFFF0000U)};
-}
-
-__device__ inline float2 unpack(std::uint32_t pair, bool half) {
-  return half ? unpack<true>(pair) : unpack<false>(pair);
-}
-
-__device__ inline uint4 half_to_bf16(uint4 raw) {
-  const auto convert = [](std::uint32_t pair) {
-    const float2 f = unpack<true>(pair);
-    return pack_bf16(f.x, f.y);
-  };
-  return {convert(raw.x), convert(raw.y), convert(raw.z), convert(raw.w)};
-}
-
-template <bool kLeftHalf, bool kRightHalf>
-__device__ inline float dot(uint4 a, uint4 b) {
-  const auto pair = [](std::uint32_t x, std::uint32_t y, float sum) {
-    const float2 f = unpack<kLeftHalf>(x), g = unpack<kRightHalf>(y);
-    return fmaf(f.x, g.x, fmaf(f.y, g.y, sum));
-  };
-  return pair(a.x, b.x, pair(a.y, b.y, pair(a.z, b.z, pair(a.w, b.w, 0))));
-}
-
-/// 8 elements of a row of any strides.
-__device__ inline uint4 gather_chunk(const Source& s, const std::uint16_t* row, int chunk) {
-  const auto pair = [&](std::int64_t first) {
-    return static_cast<std::uint32_t>(row[first * s.element]) |
-           static_cast<std::uint32_t>(row[(first + 1) * s.element]) << 16;
-  };
-  const std::int64_t first = 8 * chunk;
-  return {pair(first), pair(first + 2), pair(first + 4), pair(first + 6)};
-}
-
-__device__ inline void store_chunk(const Target& t, std::uint16_t* row, int chunk, uint4 value) {
-  if (t.vector) {
-    reinterpret_cast<uint4*>(row)[chunk] = value;
-    return;
-  }
-  const std::uint32_t pairs[4] = {value.x, value.y, value.z, value.w};
-#pragma unroll
-  for (int i = 0; i < 4; ++i) {
-    const std::int64_t first = 8 * chunk + 2 * i;
-    row[first * t.element] = static_cast<std::uint16_t>(pairs[i]);
-    row[(first + 1) * t.element] = static_cast<std::uint16_t>(pairs[i] >> 16);
-  }
-}
 
 /// Where an item's tokens lie: in a packed batch, from `offset` on.
 struct Span {
@@ -334,52 +258,6 @@ class Producer {
   const float* bias_ = nullptr;
   std::int64_t row_ = 0;
   int batch_, x_head_, y_head_;
-};
-
-/// Where tile `index` of a block is in its ring of stages.
-struct Ring {
-  int stage;
-  std::uint32_t parity;
-
-  __device__ Ring(int index, int stages)
-      : stage(index % stages), parity(static_cast<std::uint32_t>(index / stages & 1)) {}
-};
-
-/// The barriers of a ring: copied, ready, and free again.
-struct RingBarriers {
-  Barrier *raw, *full, *empty;
-
-  __device__ RingBarriers(void* at, int stages)
-      : raw(static_cast<Barrier*>(at)), full(raw + stages), empty(full + stages) {}
-  __device__ Barrier* end(int stages) const { return empty + stages; }
-
-  /// full_arrivals: 32 where a producer's warp hands tiles over, 1 where the copy itself does.
-  __device__ void initialise(int stages, int full_arrivals, int consumer_warps) const {
-    for (int s = 0; s < stages; ++s) {
-      init(raw + s, 1);
-      init(full + s, full_arrivals);
-      init(empty + s, consumer_warps);
-    }
-  }
-};
-
-/// The length of a ring and the warps that fill it. A barrier tells two phases apart only: who
-/// waits for a tile, or for its stage, must have seen the stage's last tile. With a multiple of
-/// consumers and warps that was their own; else one warp hands all tiles over in order.
-struct RingShape {
-  int stages, warps, consumers;
-
-  __host__ __device__ RingShape(int room, int consumers)
-      : stages(room), warps(1), consumers(consumers) {
-    const int unit = consumers == 3 ? 12 : 4;  // the least multiple of both
-    if (room >= unit) stages = (room < 12 ? room : 12) / unit * unit, warps = 4;
-    if (stages > 12) stages = 12;
-  }
-  bool works() const { return stages >= consumers; }
-  /// Tiles between a copy and its conversion.
-  __device__ int ahead() const { return warps == 1 ? 1 : (stages >= 8 ? 4 : 0); }
-  /// Whether each warp's first tiles find their stages free of the piece's own tiles.
-  __device__ bool is_long() const { return warps - 1 + ahead() < stages; }
 };
 
 /// A producer warp's share of `count` tiles from token 64 first_tile on; `before`: tiles the block

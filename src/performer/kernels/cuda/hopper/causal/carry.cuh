@@ -2,7 +2,7 @@
 
 #include <cuda_bf16.h>
 
-#include "performer/kernels/cuda/hopper/causal/layout.cuh"
+#include "performer/kernels/cuda/hopper/causal/carried_state.cuh"
 
 // The carrying warpgroups of a scan: features are rows. W X^T comes out of wgmma with features in
 // rows, becomes exp2, goes to shared memory for the reading warpgroup and straight back as the left
@@ -20,24 +20,35 @@ inline constexpr float kHeadroom = 70;
 inline constexpr int kCarrierBarrier = 3;  // and 4: of each carrying warpgroup
 
 template <int kDim, int kOwned, bool kHalf>
-class Carrier {
+class Carrier : CarriedState<kDim, kOwned> {
+  using State = CarriedState<kDim, kOwned>;
+  using State::a_;
+  using State::block_;
+  using State::first_feature;
+  using State::group;
+  using State::layout_;
+  using State::normalizer;
+  using State::raise;
+  using State::scales;
+  using State::step;
+  using State::sum_;
+
  public:
-  static constexpr int kSum = SumTile<kDim>::kColumns / 2;
   static constexpr int kFew = 32;  // tokens at a time where a chunk is looked at
 
   __device__ Carrier(const ScanArguments& a, const ScanLayout<kDim>& layout, const ScanBlock& block)
-      : a_(a), layout_(layout), block_(block) {}
+      : State(a, layout, block) {}
 
   __device__ void run() {
-    load_biases();
-    load();
+    this->load_biases();
+    this->load();
     wait(ScanBarriers::weights(), 0);
 #pragma unroll 1
     for (int t = 0; t < uniform(block_.tiles); ++t) {
       const Ring ring(t, layout_.stages);
       const auto stage = layout_.carried(ring.stage);
       wait(ScanBarriers::carried().full + ring.stage, ring.parity);
-      const float least = __uint_as_float(vote<true>(__float_as_uint(least_scale())));
+      const float least = __uint_as_float(vote<true>(__float_as_uint(this->least_scale())));
       const std::uint32_t odd = stage.odd()[0] | stage.odd()[1];
       const bool hot = !(*stage.upper() <= least + kHeadroom) || odd != 0;
       ScanPiece piece{0, kRows};
@@ -50,122 +61,10 @@ class Carrier {
       __syncwarp();
       if (threadIdx.x % 32 == 0) arrive(ScanBarriers::carried().empty + ring.stage);
     }
-    store();
+    this->store();
   }
 
  private:
-  /// The warpgroup among those that carry. What depends on it is made where it is used: kept, it
-  /// would not leave enough registers. All lanes of a warp ask together.
-  __device__ static int group() { return uniform(thread_again() / 128) - 1; }
-
-  /// The first of a thread's features; those of slice i are 64 kGroups i further on, of h 8.
-  __device__ static int first_feature(const Place& place) { return group() * kRows + place.row; }
-  static constexpr int step(int i, int h) { return i * kGroups * kRows + 8 * h; }
-
-  /// The thread's scales: that of feature first_feature() + step(i, h) is [64 i + 8 h]. Shared with
-  /// its quad. All lanes of a warp ask together.
-  __device__ float* scales() const {
-    return layout_.unit(group()).own_scales() + Place(thread_again()).row;
-  }
-
-  __device__ void load_biases() const {
-    const Projection &c = a_.carried_side, &r = a_.reading_side;
-    const int wide = a_.slices * kRows, thread = static_cast<int>(threadIdx.x) - 128;
-    if (thread < wide) {
-      ScanBiases::carried()[thread] =
-          c.bias[std::int64_t{block_.head} / (a_.heads / c.heads) * wide + thread];
-      ScanBiases::reading()[thread] =
-          r.bias[std::int64_t{block_.head} / (a_.heads / r.heads) * wide + thread];
-    }
-    sync_warpgroups(1);
-  }
-
-  __device__ void load() {
-    const Place place(thread_again());
-    const int first = first_feature(place);
-    float* own = scales();
-    const bool continues = a_.initial.kv != nullptr;
-    const std::int64_t state = block_.state(a_, a_.initial_of_segments);
-#pragma unroll
-    for (int i = 0; i < kOwned; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int r = first + step(i, h);
-        const bool inside = continues && r < a_.features;
-        const std::int64_t at = state * a_.features + r;
-        const float bias = ScanBiases::carried()[r];
-        float c = kEmptyScale;
-        if (inside) {
-          c = static_cast<float>(a_.initial.log2_scale[at]);
-          if (a_.reverse && !a_.initial_of_segments) c = -c;
-        }
-        // Features that no token reaches do not hold the others' scales down.
-        if (bias == -INFINITY && c < kReachedScale) c = 0;
-        own[kRows * i + 8 * h] = c;
-#pragma unroll
-        for (int j = 0; j < kDim / 8; ++j) {
-          float2 s{0, 0};
-          if (inside) {
-            s = *reinterpret_cast<const float2*>(a_.initial.kv + at * kDim + 8 * j + place.column);
-          }
-          sum_[i][4 * j + 2 * h] = s.x, sum_[i][4 * j + 2 * h + 1] = s.y;
-        }
-        sum_[i][kDim / 2 + 2 * h] = inside && place.column == 0 ? a_.initial.normalizer[at] : 0.0F;
-        sum_[i][kDim / 2 + 2 * h + 1] = 0;
-      }
-    }
-    __syncwarp();
-  }
-
-  __device__ void store() const {
-    const Place place(thread_again());
-    const int first = first_feature(place);
-    const float* own = scales();
-    if (a_.last.kv == nullptr) return;
-    if (!a_.last_of_segments && !block_.is_last(a_)) return;
-    const std::int64_t state = block_.state(a_, a_.last_of_segments);
-#pragma unroll
-    for (int i = 0; i < kOwned; ++i) {
-#pragma unroll
-      for (int h = 0; h < 2; ++h) {
-        const int r = first + step(i, h);
-        if (r >= a_.features) continue;
-        const std::int64_t at = state * a_.features + r;
-        float factor = 1;
-        if (a_.last_scale != nullptr) {
-          factor = exp2_fast(own[kRows * i + 8 * h] + static_cast<float>(a_.last_scale[at]));
-        }
-        const float z = normalizer(i, h);
-        if (place.column == 0) {
-          a_.last.normalizer[at] = z * factor;
-          if (a_.last.log2_scale != nullptr) {
-            const bool unreached = ScanBiases::carried()[r] == -INFINITY && z == 0;
-            a_.last.log2_scale[at] =
-                static_cast<std::int32_t>(unreached ? kEmptyScale : own[kRows * i + 8 * h]);
-          }
-        }
-#pragma unroll
-        for (int j = 0; j < kDim / 8; ++j) {
-          *reinterpret_cast<float2*>(a_.last.kv + at * kDim + 8 * j + place.column) =
-              float2{sum_[i][4 * j + 2 * h] * factor, sum_[i][4 * j + 2 * h + 1] * factor};
-        }
-      }
-    }
-  }
-
-  /// z of a feature, in the first thread of its quad.
-  __device__ float normalizer(int i, int h) const {
-    return sum_[i][kDim / 2 + 2 * h] + sum_[i][kDim / 2 + 2 * h + 1];
-  }
-
-  __device__ float least_scale() const {
-    const float* own = scales();
-    float least = INFINITY;
-#pragma unroll
-    for (int i = 0; i < 2 * kOwned; ++i) least = fminf(least, own[kRows * (i / 2) + 8 * (i % 2)]);
-    return least;
-  }
-
   /// The least of all carrying threads' floats or ints.
   template <bool kFloat>
   __device__ std::uint32_t vote(std::uint32_t mine) {
@@ -210,18 +109,6 @@ class Carrier {
       const float2 t = *reinterpret_cast<const float2*>(terms + 8 * j);
       u[4 * j] += t.x - shift[0], u[4 * j + 1] += t.y - shift[0];
       u[4 * j + 2] += t.x - shift[1], u[4 * j + 3] += t.y - shift[1];
-    }
-  }
-
-  /// From c to `scale`, by all lanes of a quad alike; own: scales().
-  __device__ void raise(float* own, int i, int h, float c, float scale) {
-    const float raised = fminf(fmaxf(scale, -kScaleLimit), kScaleLimit);
-    const float factor = exp2_fast(c - raised);
-    own[kRows * i + 8 * h] = raised;
-#pragma unroll
-    for (int j = 0; j < SumTile<kDim>::kColumns / 8; ++j) {
-      sum_[i][4 * j + 2 * h] *= factor;
-      sum_[i][4 * j + 2 * h + 1] *= factor;
     }
   }
 
@@ -451,10 +338,6 @@ class Carrier {
     __syncwarp();
   }
 
-  const ScanArguments& a_;
-  const ScanLayout<kDim>& layout_;
-  const ScanBlock& block_;
-  float sum_[kOwned][kSum];
   std::uint32_t flips_ = 0;  // 1: the parity of the unit, 8: which votes
 };
 

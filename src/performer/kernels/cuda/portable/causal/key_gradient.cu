@@ -1,5 +1,5 @@
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/portable/causal/rows.cuh"
+#include "performer/kernels/cuda/portable/causal/key_chunk.cuh"
 #include "performer/kernels/cuda/portable/causal/state.cuh"
 
 // The gradient of keys and values: a walk backwards with (dS, dz), the sums over the rows after the
@@ -10,63 +10,11 @@
 //   dv_j = sum_r phi_jr dS_r + sum_{i >= j} (sum_r p_ir phi_jr) g_i
 //   dS_r += sum_i p_ir g_i,  dz_r -= sum_i p_ir along_i
 // A key's weight in a row that sees it is at most 1, so that phi <= 2 for all keys before the rows
-// that made e. With several query heads of a state head, what a head's rows are is made anew where
-// it is needed; with one it stays.
+// that made e.
 namespace performer::kernels::cuda::portable {
 namespace {
 
-/// s.part: the part of the chunk before token `end` whose rows exceed the scales by no more than
-/// the headroom, and those scales: of the later rows, or of the last row where there are none;
-/// raised to the part's last row where that exceeds them. Starts and ends with a barrier.
-__device__ __forceinline__ void choose_row_scales(CausalShared& s, const CausalCall& call,
-                                                  int end) {
-  const Problem& p = call.problem;
-  __syncthreads();
-  const Tokens before = s.rows & tokens_below(end);
-  const int last = before == 0 ? -1 : 63 - __clzll(static_cast<long long>(before));
-  const int lane = static_cast<int>(threadIdx.x) % 16, column = 4 * lane;
-  int cut = 0;
-  for (int r = static_cast<int>(threadIdx.x) / 16; r < call.features_padded(); r += 16) {
-    const float e = s.state.scale[r];
-    const bool empty = e <= kReachedScale;
-    float reference = p.exponential ? e : 0.0F;
-    if (p.exponential && r < p.features) {
-      const int at = empty ? last : end - 1;
-      const float* l = s.scratch.queries + static_cast<std::int64_t>(r) * kTile;
-      const auto relative = [&](int row) {
-        return l[row] - (call.group == 1 ? s.shift[row] : 0.0F);
-      };
-      if (at >= 0 && has(before, at)) {
-        const float own = relative(at);
-        if (own > kReachedScale && (empty || own - e > kHeadroom)) reference = round_up_log2(own);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        const int row = column + i;
-        const bool earlier = row < at && has(before, row);
-        if (earlier && relative(row) - reference > kHeadroom) cut = max(cut, row + 1);
-      }
-    }
-    if (lane == 0) s.scratch.reference[r] = reference;
-  }
-  cut = __reduce_max_sync(0xffffffffU, cut);
-  if (lane_id() == 0) s.flags[warp_id()] = cut;
-  __syncthreads();
-#pragma unroll
-  for (int w = 0; w < kWarps; ++w) cut = max(cut, s.flags[w]);
-  if (threadIdx.x == 0) {
-    const Tokens range = tokens_below(end) & ~tokens_below(cut);
-    s.part = {s.live & range, s.rows & range, cut, end, false};
-  }
-  __syncthreads();
-}
-
-struct KeyGradient {
-  CausalShared& s;
-  const CausalCall& call;
-  const BackwardInputs& in;
-  const BackwardOutputs& out;
-
+struct KeyGradient : KeyChunk {
   /// The chunk at hand (project_keys), last part first. wanted: (dS, dz) is needed after it.
   __device__ __forceinline__ void operator()(bool wanted) const {
     project_rows();
@@ -79,86 +27,6 @@ struct KeyGradient {
   }
 
  private:
-  __device__ __forceinline__ bool single() const { return call.group == 1; }
-  __device__ __forceinline__ std::int64_t head_at(int g) const {
-    return s.segment.head * call.group + g;
-  }
-  __device__ __forceinline__ Tokens enter_head(int g) const {
-    begin_head(s, call, head_at(g), in.grad_out, s.gradient);
-    load_row_scales(s, call, in, head_at(g));
-    load_along(s, call, head_at(g));
-    return present_rows(s);
-  }
-
-  /// Into the scratch: log2 features of the rows' queries; of several heads the largest of l -
-  /// shift.
-  __device__ __forceinline__ void project_rows() const {
-    Tokens rows = 0;
-    for (int g = 0; g < call.group; ++g) {
-      rows |= enter_head(g);
-      project_queries(s, call, [&](int first, float(&l)[4][4]) {
-        float* to = s.scratch.queries + first * kTile;
-        if (!single()) {
-          float before[4][4];
-          subtract_shifts(l);
-          if (g > 0) {
-            load_tile(before, to, kTile);
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {
-#pragma unroll
-              for (int j = 0; j < 4; ++j) l[i][j] = fmaxf(l[i][j], before[i][j]);
-            }
-          }
-        }
-        store_tile(l, to, kTile);
-      });
-    }
-    if (threadIdx.x == 0) s.rows = rows;
-  }
-
-  __device__ __forceinline__ void subtract_shifts(float (&l)[4][4]) const {
-#pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const float shift = s.shift[col0() + j];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) l[i][j] -= shift;
-    }
-  }
-
-  /// x[feature][row] = p of the head at hand, relative to `scale`. Several heads: tiles 0 and 1,
-  /// and barriers.
-  __device__ __forceinline__ void row_weights(float (&x)[4][4], int g, int slice,
-                                              const float (&scale)[4]) const {
-    const Problem& p = call.problem;
-    if (single()) {
-      load_tile(x, s.scratch.queries + slice * kTileArea, kTile);
-    } else {
-      project_slice(x, p, s.query_projection, s.queries, AllLive{}, slice * kTile, false, s.tile(0),
-                    s.tile(1));
-    }
-    make_row_weights(x, s, p, slice * kTile, scale, column_bits(s.part.rows));
-  }
-
-  /// x[feature][key] = phi.
-  __device__ __forceinline__ void key_features(float (&x)[4][4], int slice) const {
-    float scale[4];
-    load_rows_of(scale, s.scratch.reference, slice * kTile);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) scale[i] = -scale[i];
-    load_tile(x, s.scratch.keys + slice * kTileArea, kTile);
-    make_key_features(x, call.problem, slice * kTile, scale, column_bits(s.part.use));
-  }
-
-  /// x[feature][column] = dS 2^(e - reference).
-  __device__ __forceinline__ void state_tile(float (&x)[4][4], int slice, int block) const {
-    const int first = slice * kTile, stride = call.values_padded();
-    float reference[4], factor[4];
-    load_rows_of(reference, s.scratch.reference, first);
-    reference_factors(factor, s, reference, first);
-    load_tile(x, s.state.sum + static_cast<std::int64_t>(first) * stride + block * kTile, stride);
-    multiply_rows(x, factor);
-  }
-
   /// dv of one block of values. Tile 3 keeps the weights of a single head for the next block.
   __device__ __forceinline__ void value_gradient(int block) const {
     float acc[4][4], weights[4][4], x[4][4], reference[4];
@@ -212,59 +80,6 @@ struct KeyGradient {
       __syncthreads();
       product(weights, s.tile(2), s.tile(0));
     }
-  }
-
-  /// [row][key]: 0 where the key comes after the row.
-  __device__ __forceinline__ void select_seen(float (&x)[4][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if (col0() + j > row0() + i) x[i][j] = 0;
-      }
-    }
-  }
-
-  /// s.out becomes the chunk's keys of a result, for store_keys after the next barrier.
-  __device__ __forceinline__ void write_to(const TokenView& result, std::int64_t width) const {
-    const Problem& p = call.problem;
-    if (threadIdx.x != 0) return;
-    s.out = chunk_rows(result, p, s.segment, key_head(p, s.segment), s.begin, width);
-  }
-
-  /// Rows of keys of the part into s.out; 0 where masked.
-  __device__ __forceinline__ void store_keys(int column, float (&acc)[4][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int row = row0() + i;
-      if (row < s.part.begin || row >= s.part.end) continue;
-      const bool present = has(s.part.use, row);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) acc[i][j] = present ? acc[i][j] : 0.0F;
-      store_row4(s.out, row, column + col0(), acc[i]);
-    }
-  }
-
-  /// Tile 3: g_i . v_j - along_i as [row][key], 0 for j > i. With one block of values, tile 1 has v
-  /// as [column][key] afterwards.
-  __device__ __forceinline__ void make_pairs() const {
-    float acc[4][4];
-    clear(acc);
-    for (int block = 0; block < call.value_blocks; ++block) {
-      __syncthreads();
-      load_columns(s.tile(2), s.gradient, block * kTile, Live{s.part.rows});
-      load_columns(s.tile(1), s.values, block * kTile, Live{s.part.use});
-      __syncthreads();
-      product(acc, s.tile(2), s.tile(1));
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const float along = s.along[row0() + i];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) acc[i][j] -= along;
-    }
-    select_seen(acc);
-    store_acc(acc, s.tile(3));
   }
 
   /// dk. In the scratch, the keys' log2 features of the part become the gradient for them.
@@ -459,7 +274,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
                   const __grid_constant__ BackwardInputs in,
                   const __grid_constant__ BackwardOutputs out) {
   CausalShared& s = causal_shared();
-  const KeyGradient gradient{s, call, in, out};
+  const KeyGradient gradient{{s, call, in, out}};
   for (std::int64_t work = blockIdx.x; work < call.works(); work += gridDim.x) {
     begin_segment(s, call, work);
     if (call.segments == 1) {
