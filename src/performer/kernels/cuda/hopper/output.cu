@@ -2,8 +2,7 @@
 
 #include "performer/kernels/cuda/common/dispatch.h"
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/common/splits.h"
-#include "performer/kernels/cuda/hopper/walk.cuh"
+#include "performer/kernels/cuda/hopper/staying.cuh"
 
 // One producer warpgroup and two or three that own 64 queries each: U = Q W^T slice by slice, exp2
 // in registers, straight back as the left operand of O += P [S / z, 1]. A row's shift is the
@@ -11,9 +10,11 @@
 namespace performer::kernels::cuda::hopper {
 namespace {
 
-template <int kDim>
+template <int kWidth>
 struct OutputShape {
-  using StageType = Stage<kDim, Kind::kQueries>;
+  static constexpr int kDim = kWidth;
+  static constexpr Kind kKind = Kind::kQueries;
+  using StageType = Stage<kDim, kKind>;
   static constexpr int kConsumers = kDim == 128 ? 2 : 3;
   static constexpr int kThreads = 128 * (kConsumers + 1);
   static constexpr int kProducer = 104;
@@ -54,27 +55,65 @@ __device__ inline bool any_reached(const int* flags) {
   return (flags[0] | flags[1] | flags[2] | flags[3]) != 0;
 }
 
+/// u = Q W^T of the 64 features of a slice. low: bytes from their W to what it lost in rounding.
+template <bool kHalf, int kDim>
+__device__ inline void project(float (&u)[32], const Fragment<kDim>& queries, std::uint32_t high,
+                               int low) {
+  mma_fence();
+  multiply<kHalf>(u, queries, high + low, false);
+  multiply<kHalf>(u, queries, high, true);
+  mma_commit();
+  mma_wait<0>();
+}
+
+__device__ inline void make_weights(std::uint32_t (&p)[16], const float (&u)[32],
+                                    const float (&shift)[2]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    p[i] = pack_f16(exp2_fast(u[2 * i] - shift[i % 2]), exp2_fast(u[2 * i + 1] - shift[i % 2]));
+  }
+}
+
+/// The first slice chooses the rows' shifts; a later one raises them, and rescales the sums.
+template <int kCount>
+__device__ inline void choose_shifts(float (&shift)[2], float (&o)[kCount], const float (&u)[32],
+                                     bool first) {
+#pragma unroll
+  for (int h = 0; h < 2; ++h) {
+    float top = -INFINITY;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      top = fmaxf(top, fmaxf(u[4 * j + 2 * h], u[4 * j + 2 * h + 1]));
+    }
+    const float needed = fminf(fmaxf(ceilf(quad_max(top)), 2 * kEmptyScale), -kEmptyScale);
+    if (first || needed > shift[h]) {
+      const float factor = first ? 1 : exp2_fast(shift[h] - needed);
+      shift[h] = needed;
+#pragma unroll
+      for (int j = 0; j < kCount / 4; ++j) {
+        o[4 * j + 2 * h] *= factor;
+        o[4 * j + 2 * h + 1] *= factor;
+      }
+    }
+  }
+}
+
 template <int kDim>
-__device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, const RingBarriers& barriers,
+__device__ void consume(const OutputArguments& a, const StayingBlock<OutputShape<kDim>>& block,
                         const int* reached) {
+  const OutputShape<kDim>& shape = block.shape;
   const int consumer = warpgroup() - 1;
   const Place place;
-  const std::uint32_t weights = shared_address(shared), sums = weights + shape.sums;
-  const auto* column = reinterpret_cast<const float*>(shared + shape.column);
-  const auto* factors = reinterpret_cast<const float*>(shared + shape.factor) + place.column;
+  const std::uint32_t weights = shared_address(block.shared), sums = weights + shape.sums;
+  const auto* column = reinterpret_cast<const float*>(block.shared + shape.column);
+  const auto* factors = reinterpret_cast<const float*>(block.shared + shape.factor) + place.column;
   std::uint32_t parity = 0;
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
-    wait(loaded, parity);
+    wait(block.loaded, parity);
     parity ^= 1;
     const std::int64_t n = piece.item / a.tokens.heads, head = piece.item % a.tokens.heads;
     std::uint16_t* out = a.out.data + n * a.out.batch + head * a.out.head;
-    for (int tile = piece.first(consumer, OutputShape<kDim>::kConsumers); tile < piece.count;
-         tile += OutputShape<kDim>::kConsumers) {
-      const Ring ring(piece.before + tile, shape.ring_shape.stages);
-      const auto stage = shape.stage(shared, ring.stage);
-      const std::int64_t first_token = (piece.begin + tile) * kRows;
-      wait(barriers.full + ring.stage, ring.parity);
+    block.visit_tiles(piece, consumer, [&](const auto& stage, std::int64_t first_token) {
       Fragment<kDim> queries;
       queries.load(shared_address(stage.x()));
       float o[SumTile<kDim>::kColumns / 2];
@@ -86,17 +125,9 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
         const std::uint32_t high = weights + slice * Tile<kDim>::kBytes;
         float u[32];
         if (a.tokens.half) {
-          mma_fence();
-          multiply<true>(u, queries, high + shape.weights, false);
-          multiply<true>(u, queries, high, true);
-          mma_commit();
-          mma_wait<0>();
+          project<true>(u, queries, high, shape.weights);
         } else {
-          mma_fence();
-          multiply<false>(u, queries, high + shape.weights, false);
-          multiply<false>(u, queries, high, true);
-          mma_commit();
-          mma_wait<0>();
+          project<false>(u, queries, high, shape.weights);
         }
         // Scales may be large: added last, with one rounding.
 #pragma unroll
@@ -106,35 +137,11 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
           u[4 * j] += c.x, u[4 * j + 1] += c.y, u[4 * j + 2] += c.x, u[4 * j + 3] += c.y;
         }
         std::uint32_t p[16];
-        const auto make_weights = [&] {
-#pragma unroll
-          for (int i = 0; i < 16; ++i) {
-            p[i] = pack_f16(exp2_fast(u[2 * i] - shift[i % 2]),
-                            exp2_fast(u[2 * i + 1] - shift[i % 2]));
-          }
-        };
         const bool first = slice == 0;
-        if (!first) make_weights();
+        if (!first) make_weights(p, u, shift);
         if (first || __any_sync(~0U, exceeds(p))) {
-#pragma unroll
-          for (int h = 0; h < 2; ++h) {
-            float top = -INFINITY;
-#pragma unroll
-            for (int j = 0; j < 8; ++j) {
-              top = fmaxf(top, fmaxf(u[4 * j + 2 * h], u[4 * j + 2 * h + 1]));
-            }
-            const float needed = fminf(fmaxf(ceilf(quad_max(top)), 2 * kEmptyScale), -kEmptyScale);
-            if (first || needed > shift[h]) {
-              const float factor = first ? 1 : exp2_fast(shift[h] - needed);
-              shift[h] = needed;
-#pragma unroll
-              for (int j = 0; j < SumTile<kDim>::kColumns / 8; ++j) {
-                o[4 * j + 2 * h] *= factor;
-                o[4 * j + 2 * h + 1] *= factor;
-              }
-            }
-          }
-          make_weights();
+          choose_shifts(shift, o, u, first);
+          make_weights(p, u, shift);
         }
         mma_fence();
 #pragma unroll
@@ -170,62 +177,44 @@ __device__ void consume(const OutputArguments& a, const OutputShape<kDim>& shape
       stage_fragment<kDim>(stage.x(), o, inverse[0], inverse[1], a.tokens.half);
       sync_warpgroup(1 + consumer);
       store_tile<kDim>(stage.x(), a.out, out, first_token, a.tokens.length);
-      fence_async();  // the next copy into the stage is not an ordinary write
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
-    }
-    if (threadIdx.x % 32 == 0) arrive(released);
+    });
+    if (threadIdx.x % 32 == 0) arrive(block.released);
   });
 }
 
+/// What belongs to an item: W and S in tiles, scales with biases, factors of columns.
 template <int kDim>
-__device__ void produce(const OutputArguments& a, const OutputShape<kDim>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, const RingBarriers& barriers,
+__device__ void produce(const OutputArguments& a, const StayingBlock<OutputShape<kDim>>& block,
                         int* reached) {
+  const OutputShape<kDim>& shape = block.shape;
   const int thread = static_cast<int>(threadIdx.x);
-  auto* column = reinterpret_cast<float*>(shared + shape.column);
-  auto* factor = reinterpret_cast<float*>(shared + shape.factor);
-  std::uint32_t parity = 1;
-  std::int64_t packed = -1;  // the head whose W is here
-  Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
-    const int heads = a.tokens.heads;
-    const std::int64_t head = piece.item % heads / (heads / a.projection.heads);
-    const std::int64_t state =
-        piece.item / heads * a.state_heads + piece.item % heads / (heads / a.state_heads);
-    const Producer<kDim, Kind::kQueries> producer(a.tokens, piece.item);
-    // The first tiles come while the last item's are still worked on.
-    const auto load = [&] {
-      wait(released, parity);
-      parity ^= 1;
-      bool any = false;
-      for (int r = thread; r < a.slices * kRows; r += 128) {
-        const float c = a.column[state * a.slices * kRows + r];
-        any |= c > -INFINITY;
-        column[r] = c + a.projection.bias[head * a.slices * kRows + r];
+  auto* column = reinterpret_cast<float*>(block.shared + shape.column);
+  auto* factor = reinterpret_cast<float*>(block.shared + shape.factor);
+  block.produce(a, [&](std::int64_t head, std::int64_t state, bool fresh) {
+    bool any = false;
+    for (int r = thread; r < a.slices * kRows; r += 128) {
+      const float c = a.column[state * a.slices * kRows + r];
+      any |= c > -INFINITY;
+      column[r] = c + a.projection.bias[head * a.slices * kRows + r];
+    }
+    for (int e = thread; e < kDim; e += 128) factor[e] = a.factor[state * kDim + e];
+    any = __any_sync(~0U, any);
+    if (thread % 32 == 0) reached[thread / 32] = any ? 1 : 0;
+    __syncwarp();
+    if (thread == 0) {
+      const std::uint32_t sums = a.slices * SumTile<kDim>::kBytes;
+      arrive_expecting(block.loaded, sums + (fresh ? 2 * shape.weights : 0));
+      if (fresh) {
+        const std::int64_t from = head * a.slices * (Tile<kDim>::kBytes / 2);
+        bulk_load(block.shared, a.projection.high + from, shape.weights, block.loaded);
+        bulk_load(block.shared + shape.weights, a.projection.low + from, shape.weights,
+                  block.loaded);
       }
-      for (int e = thread; e < kDim; e += 128) factor[e] = a.factor[state * kDim + e];
-      any = __any_sync(~0U, any);
-      if (thread % 32 == 0) reached[thread / 32] = any ? 1 : 0;
-      __syncwarp();
-      if (thread == 0) {
-        const std::uint32_t sums = a.slices * SumTile<kDim>::kBytes;
-        const bool fresh = head != packed;
-        arrive_expecting(loaded, sums + (fresh ? 2 * shape.weights : 0));
-        if (fresh) {
-          const std::int64_t from = head * a.slices * (Tile<kDim>::kBytes / 2);
-          bulk_load(shared, a.projection.high + from, shape.weights, loaded);
-          bulk_load(shared + shape.weights, a.projection.low + from, shape.weights, loaded);
-        }
-        bulk_load(shared + shape.sums, a.tiles + state * a.slices * (SumTile<kDim>::kBytes / 2),
-                  sums, loaded);
-      } else if (thread % 32 == 0) {
-        arrive(loaded);
-      }
-    };
-    produce_tiles(
-        producer, piece.begin, piece.count, piece.before, shape.ring_shape, barriers,
-        [&](int index) { return shape.stage(shared, index); }, load);
-    packed = head;
+      bulk_load(block.shared + shape.sums, a.tiles + state * a.slices * (SumTile<kDim>::kBytes / 2),
+                sums, block.loaded);
+    } else if (thread % 32 == 0) {
+      arrive(block.loaded);
+    }
   });
 }
 
@@ -248,20 +237,21 @@ __global__ void __launch_bounds__(OutputShape<kDim>::kThreads, 1)
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<OutputShape<kDim>::kProducer>();
-    produce<kDim>(a, shape, shared, loaded, released, barriers, reached);
+    produce<kDim>(a, StayingBlock<OutputShape<kDim>>{shape, shared, barriers, loaded, released},
+                  reached);
   } else {
     take_registers<OutputShape<kDim>::kConsumer>();
-    consume<kDim>(a, shape, shared, loaded, released, barriers, reached);
+    consume<kDim>(a, StayingBlock<OutputShape<kDim>>{shape, shared, barriers, loaded, released},
+                  reached);
   }
 }
 
 template <int kDim>
 cudaError_t launch_output(const OutputArguments& a, int multiprocessors, cudaStream_t stream) {
-  const OutputShape<kDim> shape(a.slices);
-  const std::int64_t tiles = a.items * divide_up(a.tokens.length, kRows);
-  const std::int64_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  return launch(output_kernel<kDim>, {blocks, OutputShape<kDim>::kThreads, shape.shared}, stream,
-                a);
+  using Shape = OutputShape<kDim>;
+  const Grid grid{staying_blocks(a.items, a.tokens.length, multiprocessors), Shape::kThreads,
+                  Shape(a.slices).shared};
+  return launch(output_kernel<kDim>, grid, stream, a);
 }
 
 }  // namespace

@@ -4,8 +4,7 @@
 
 #include "performer/kernels/cuda/common/dispatch.h"
 #include "performer/kernels/cuda/common/launch.h"
-#include "performer/kernels/cuda/common/splits.h"
-#include "performer/kernels/cuda/hopper/walk.cuh"
+#include "performer/kernels/cuda/hopper/staying.cuh"
 
 // Warpgroups own 64 tokens each. Slice by slice of 64 features: U = X W^T and E = Y T^T (T = S / z
 // or dS), P = 2^U and F = P E in registers, and straight back as the left operands of dX += F W and
@@ -17,8 +16,10 @@ namespace {
 /// that rows of that width go uncorrected.
 enum class Writes { kX, kY, kBoth };
 
-template <int kDim, Kind kKind, Writes kWrites>
+template <int kWidth, Kind kOf, Writes kWrites>
 struct PullBackShape {
+  static constexpr int kDim = kWidth;
+  static constexpr Kind kKind = kOf;
   using StageType = Stage<kDim, kKind>;
   static constexpr bool kX = kWrites != Writes::kY, kY = kWrites != Writes::kX;
   static constexpr bool kStoresY = kY && kKind == Kind::kKeys;
@@ -50,27 +51,71 @@ struct PullBackShape {
   }
 };
 
+/// Large terms are added last, in the order of the forward pass: the same roundings.
+template <Kind kKind>
+__device__ inline void add_terms(float (&u)[32], const float* column, const float (&term)[2]) {
+#pragma unroll
+  for (int i = 0; i < 32; ++i) {
+    const float2 c = *reinterpret_cast<const float2*>(column + 8 * (i / 4));
+    const float of_column = i % 2 == 0 ? c.x : c.y, of_row = term[i / 2 % 2];
+    u[i] = kKind == Kind::kRows ? (u[i] + of_column) + of_row : (u[i] + of_row) + of_column;
+  }
+}
+
+/// P = 2^U and F = P E as left operands, and the sums of the rows' slopes.
+template <class Shape>
+__device__ inline void weigh(std::uint32_t (&p)[16], std::uint32_t (&f)[16], float (&slope_sum)[2],
+                             const float (&u)[32], const float (&e)[32]) {
+#pragma unroll
+  for (int i = 0; i < 16; ++i) {
+    const float p0 = exp2_fast(u[2 * i]), p1 = exp2_fast(u[2 * i + 1]);
+    if constexpr (Shape::kY) p[i] = pack_bf16(p0, p1);
+    if constexpr (Shape::kX) {
+      const float f0 = p0 * e[2 * i], f1 = p1 * e[2 * i + 1];
+      slope_sum[i % 2] += f0 + f1;
+      f[i] = pack_bf16(f0, f1);
+    }
+  }
+}
+
+/// E begins with what does not depend on S: dz of the features, or -along of the rows.
+template <class Shape>
+__device__ inline void begin_slopes(float (&e)[32], const float* normalizer,
+                                    const float (&weight)[2]) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    if constexpr (Shape::kX && Shape::kKind == Kind::kKeys) {
+      const float2 z = *reinterpret_cast<const float2*>(normalizer + 8 * j);
+      e[4 * j] = e[4 * j + 2] = z.x, e[4 * j + 1] = e[4 * j + 3] = z.y;
+    } else {
+      e[4 * j] = e[4 * j + 1] = weight[0], e[4 * j + 2] = e[4 * j + 3] = weight[1];
+    }
+  }
+  if constexpr (Shape::kX) settle(e);
+}
+
 template <int kDim, Kind kKind, Writes kWrites>
 __device__ void consume(const PullBackArguments& a,
-                        const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, const RingBarriers& barriers) {
+                        const StayingBlock<PullBackShape<kDim, kKind, kWrites>>& block) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
+  const Shape& shape = block.shape;
   constexpr int kSteps = kDim / 16;
   const int consumer = warpgroup() - 1;
   const Place place;
-  const std::uint32_t base = shared_address(shared);
-  const auto* column = reinterpret_cast<const float*>(shared + shape.column) + place.column;
-  const auto* normalizer = reinterpret_cast<const float*>(shared + shape.normalizer) + place.column;
+  const std::uint32_t base = shared_address(block.shared);
+  const auto* column = reinterpret_cast<const float*>(block.shared + shape.column) + place.column;
+  const auto* normalizer =
+      reinterpret_cast<const float*>(block.shared + shape.normalizer) + place.column;
   std::uint32_t parity = 0;
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
-    wait(loaded, parity);
+    wait(block.loaded, parity);
     parity ^= 1;
     for (int tile = piece.first(consumer, Shape::kConsumers); tile < piece.count;
          tile += Shape::kConsumers) {
       const Ring ring(piece.before + tile, shape.ring_shape.stages);
-      const auto stage = shape.stage(shared, ring.stage);
+      const auto stage = shape.stage(block.shared, ring.stage);
       const std::int64_t first_token = (piece.begin + tile) * kRows;
-      wait(barriers.full + ring.stage, ring.parity);
+      wait(block.ring.full + ring.stage, ring.parity);
       const std::uint32_t y = shared_address(stage.y());
       const std::uint32_t x = shared_address(stage.x());
       Fragment<kDim> tokens;  // of 128 columns it has no room in registers
@@ -93,16 +138,7 @@ __device__ void consume(const PullBackArguments& a,
         const std::uint32_t low = high + shape.weights, plain = low + shape.weights;
         const std::uint32_t sums = plain + shape.weights, low_sums = sums + shape.weights;
         float u[32], e[32];
-#pragma unroll
-        for (int j = 0; j < 8; ++j) {
-          if constexpr (Shape::kX && kKind == Kind::kKeys) {
-            const float2 z = *reinterpret_cast<const float2*>(normalizer + slice * kRows + 8 * j);
-            e[4 * j] = e[4 * j + 2] = z.x, e[4 * j + 1] = e[4 * j + 3] = z.y;
-          } else {
-            e[4 * j] = e[4 * j + 1] = weight[0], e[4 * j + 2] = e[4 * j + 3] = weight[1];
-          }
-        }
-        if constexpr (Shape::kX) settle(e);
+        begin_slopes<Shape>(e, normalizer + slice * kRows, weight);
         const auto project = [&](auto half) {
           mma_fence();
           if constexpr (kDim == 128) {
@@ -131,24 +167,9 @@ __device__ void consume(const PullBackArguments& a,
         } else {
           project(std::false_type{});
         }
-        // Large terms are added last, in the order of the forward pass: the same roundings.
-#pragma unroll
-        for (int i = 0; i < 32; ++i) {
-          const float2 c = *reinterpret_cast<const float2*>(column + slice * kRows + 8 * (i / 4));
-          const float of_column = i % 2 == 0 ? c.x : c.y, of_row = term[i / 2 % 2];
-          u[i] = kKind == Kind::kRows ? (u[i] + of_column) + of_row : (u[i] + of_row) + of_column;
-        }
+        add_terms<kKind>(u, column + slice * kRows, term);
         std::uint32_t p[16], f[16];
-#pragma unroll
-        for (int i = 0; i < 16; ++i) {
-          const float p0 = exp2_fast(u[2 * i]), p1 = exp2_fast(u[2 * i + 1]);
-          if constexpr (Shape::kY) p[i] = pack_bf16(p0, p1);
-          if constexpr (Shape::kX) {
-            const float f0 = p0 * e[2 * i], f1 = p1 * e[2 * i + 1];
-            slope_sum[i % 2] += f0 + f1;
-            f[i] = pack_bf16(f0, f1);
-          }
-        }
+        weigh<Shape>(p, f, slope_sum, u, e);
         mma_fence();
 #pragma unroll
         for (int step = 0; step < 4; ++step) {
@@ -209,63 +230,48 @@ __device__ void consume(const PullBackArguments& a,
       }
       fence_async();  // the next copy into the stage is not an ordinary write
       __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(barriers.empty + ring.stage);
+      if (threadIdx.x % 32 == 0) arrive(block.ring.empty + ring.stage);
     }
-    if (threadIdx.x % 32 == 0) arrive(released);
+    if (threadIdx.x % 32 == 0) arrive(block.released);
   });
 }
 
+/// What belongs to an item: W and S or dS in tiles, scales with biases, dz.
 template <int kDim, Kind kKind, Writes kWrites>
 __device__ void produce(const PullBackArguments& a,
-                        const PullBackShape<kDim, kKind, kWrites>& shape, char* shared,
-                        Barrier* loaded, Barrier* released, const RingBarriers& barriers) {
+                        const StayingBlock<PullBackShape<kDim, kKind, kWrites>>& block) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
+  const Shape& shape = block.shape;
   const int thread = static_cast<int>(threadIdx.x);
-  auto* column = reinterpret_cast<float*>(shared + shape.column);
-  auto* normalizer = reinterpret_cast<float*>(shared + shape.normalizer);
-  std::uint32_t parity = 1;
-  std::int64_t packed = -1;  // the head whose W is here
-  Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
-    const int heads = a.tokens.heads;
-    const std::int64_t head = piece.item % heads / (heads / a.projection.heads);
-    const std::int64_t state =
-        piece.item / heads * a.state_heads + piece.item % heads / (heads / a.state_heads);
-    const Producer<kDim, kKind> producer(a.tokens, piece.item);
-    // The first tiles come while the last item's are still worked on.
-    const auto load = [&] {
-      wait(released, parity);
-      parity ^= 1;
-      const int wide = a.slices * kRows;
-      for (int r = thread; r < wide; r += 128) {
-        const float c = a.column[state * wide + r];
-        const float bias = a.projection.bias[head * wide + r];
-        column[r] = bias == -INFINITY ? bias : bias + c;
-        if constexpr (kKind == Kind::kKeys) normalizer[r] = a.normalizer[state * wide + r];
+  auto* column = reinterpret_cast<float*>(block.shared + shape.column);
+  auto* normalizer = reinterpret_cast<float*>(block.shared + shape.normalizer);
+  block.produce(a, [&](std::int64_t head, std::int64_t state, bool fresh) {
+    const int wide = a.slices * kRows;
+    for (int r = thread; r < wide; r += 128) {
+      const float c = a.column[state * wide + r];
+      const float bias = a.projection.bias[head * wide + r];
+      column[r] = bias == -INFINITY ? bias : bias + c;
+      if constexpr (kKind == Kind::kKeys) normalizer[r] = a.normalizer[state * wide + r];
+    }
+    __syncwarp();
+    if (thread == 0) {
+      const auto load = [&](int to, const std::uint16_t* from) {
+        bulk_load(block.shared + to, from, shape.weights, block.loaded);
+      };
+      arrive_expecting(block.loaded, ((fresh ? 4 : 1) + (Shape::kLowSums ? 1 : 0)) * shape.weights);
+      constexpr int kElements = Tile<kDim>::kBytes / 2;
+      if (fresh) {
+        const std::int64_t from = head * a.slices * kElements;
+        load(0, a.projection.high + from);
+        load(shape.weights, a.projection.low + from);
+        load(2 * shape.weights, a.projection.plain + from);
       }
-      __syncwarp();
-      if (thread == 0) {
-        const bool fresh = head != packed;
-        arrive_expecting(loaded, ((fresh ? 4 : 1) + (Shape::kLowSums ? 1 : 0)) * shape.weights);
-        constexpr int kElements = Tile<kDim>::kBytes / 2;
-        if (fresh) {
-          const std::int64_t from = head * a.slices * kElements;
-          bulk_load(shared, a.projection.high + from, shape.weights, loaded);
-          bulk_load(shared + shape.weights, a.projection.low + from, shape.weights, loaded);
-          bulk_load(shared + 2 * shape.weights, a.projection.plain + from, shape.weights, loaded);
-        }
-        const std::int64_t from = state * a.slices * kElements;
-        bulk_load(shared + shape.tiles, a.tiles + from, shape.weights, loaded);
-        if constexpr (Shape::kLowSums) {
-          bulk_load(shared + shape.low_tiles, a.low + from, shape.weights, loaded);
-        }
-      } else if (thread % 32 == 0) {
-        arrive(loaded);
-      }
-    };
-    produce_tiles(
-        producer, piece.begin, piece.count, piece.before, shape.ring_shape, barriers,
-        [&](int index) { return shape.stage(shared, index); }, load);
-    packed = head;
+      const std::int64_t from = state * a.slices * kElements;
+      load(shape.tiles, a.tiles + from);
+      if constexpr (Shape::kLowSums) load(shape.low_tiles, a.low + from);
+    } else if (thread % 32 == 0) {
+      arrive(block.loaded);
+    }
   });
 }
 
@@ -288,21 +294,21 @@ __global__ void __launch_bounds__(PullBackShape<kDim, kKind, kWrites>::kThreads,
   __syncthreads();
   if (threadIdx.x < 128) {
     give_registers<Shape::kProducer>();
-    produce<kDim, kKind, kWrites>(a, shape, shared, loaded, released, barriers);
+    produce<kDim, kKind, kWrites>(a,
+                                  StayingBlock<Shape>{shape, shared, barriers, loaded, released});
   } else {
     take_registers<Shape::kConsumer>();
-    consume<kDim, kKind, kWrites>(a, shape, shared, loaded, released, barriers);
+    consume<kDim, kKind, kWrites>(a,
+                                  StayingBlock<Shape>{shape, shared, barriers, loaded, released});
   }
 }
 
 template <int kDim, Kind kKind, Writes kWrites>
 cudaError_t launch_pull_back(const PullBackArguments& a, int multiprocessors, cudaStream_t stream) {
   using Shape = PullBackShape<kDim, kKind, kWrites>;
-  const Shape shape(a.slices);
-  const std::int64_t tiles = a.items * divide_up(a.tokens.length, kRows);
-  const std::int64_t blocks = tiles < multiprocessors ? tiles : multiprocessors;
-  return launch(pull_back_kernel<kDim, kKind, kWrites>, {blocks, Shape::kThreads, shape.shared},
-                stream, a);
+  const Grid grid{staying_blocks(a.items, a.tokens.length, multiprocessors), Shape::kThreads,
+                  Shape(a.slices).shared};
+  return launch(pull_back_kernel<kDim, kKind, kWrites>, grid, stream, a);
 }
 
 template <int kDim, Kind kKind, Writes kWrites>
