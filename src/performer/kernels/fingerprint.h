@@ -4,8 +4,8 @@
 
 // The hash of a call's parameters, in terms that no order of summation changes, so that the CPU and
 // a GPU find the same number:
-//   hash <- mix(hash, sum of all bit patterns), hash <- mix(hash, sum_i sample(i, bits of sample
-//   i))
+//   hash <- mix(hash, sum of all bit patterns)
+//   hash <- mix(hash, sum_i sample(i, bits of sample i))
 // tensor by tensor, from a seed that holds shapes and options. Bit patterns of float32 are
 // sign-extended to 64 bits; sums are modulo 2^64. constexpr functions run on both.
 namespace performer::kernels {

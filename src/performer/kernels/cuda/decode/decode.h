@@ -4,9 +4,8 @@
 
 #include "performer/kernels/cuda/kernels.h"
 
-// One token after a state, in one launch: the step of a stream. For every sequence and state head,
-// feature by feature with its own scale c (exact powers of two, raised only where the key needs
-// it):
+// One token after a state, in one launch: the step of a stream. Every sequence and state head takes
+// it feature by feature, each with its own scale c, an exact power of two that only a key raises:
 //   S <- S 2^(c - c') + phi_k v^T     z <- z 2^(c - c') + phi_k     out = phi_q S / phi_q z
 // Any GPU from sm_80 on, float32 arithmetic whatever the dtype. The bytes of the state, read and
 // written once, are the limit: 2 x 4 M' (Dv + 2) per head.

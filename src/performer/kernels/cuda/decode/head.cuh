@@ -358,8 +358,8 @@ class Head {
         reached = fmaxf(reached, load(shared(s_.layout.reached), s));
         shift = most;
       }
-      // A denominator of exactly 0 gives 0; exponential features that sum to 0 left the range of
-      // the scales.
+      // A denominator of exactly 0 gives 0. Where exponential features sum to 0 after a key, they
+      // left the range of the scales.
       const float lost = reached != 0 && s_.problem.exponential ? quiet_nan() : 0.0F;
       const std::int64_t at =
           batch_ * s_.out.batch + query_head(g) * s_.out.head + (i - g * dv) * s_.out.element;

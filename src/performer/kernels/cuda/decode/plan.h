@@ -35,8 +35,7 @@ struct Plan {
 ///   ring [stages][batch][thread] vectors; after the walk: sums of rows [group][rows][dv]
 ///   x [1 + group][dim]: the key, the queries, filled up with 0 to a multiple of 4      v [dv]
 ///   u [1 + group][slice]: W x, then the key's features and the queries' weights
-///   factor [slice]      parts [2 group][warps]      num [group][dv]      den, shift [group]
-///   reached
+///   factor [slice]    parts [2 group][warps]    num [group][dv]    den, shift [group]    reached
 struct Layout {
   int x = 0, dim = 0, v = 0, u = 0, slice = 0, factor = 0, parts = 0, num = 0, den = 0, shift = 0;
   int reached = 0, floats = 0;

@@ -56,8 +56,8 @@ struct Weights {
   }
 };
 
-/// u[j][i] = W x[j] of feature first + i, i < count; rows of x and u `dim` and `slice` floats
-/// apart.
+/// u[j][i] = W x[j] of feature first + i, i < count. Rows of x lie `dim` floats apart, rows of u
+/// `slice`.
 template <int kVectors>
 __device__ __forceinline__ void project(const Weights& w, const float* x, int dim, float* u,
                                         int slice, int first, int count) {

@@ -24,9 +24,8 @@ struct Target {
 
 /// The projection, packed once a call (pack.cu). Slices of 64 features, zeros beyond the last.
 struct Projection {
-  // [heads, slices] Tile<d> of W' = log2(e) sqrt(scale) W as the sum of two numbers of the tokens'
-  // type: rounding W to one would, where tokens are long, move features further than their own
-  // rounding does.
+  // [heads, slices] Tile<d> of W' = log2(e) sqrt(scale) W, the sum of two numbers of the tokens'
+  // type. Rounded to one, W would move the features of long tokens further than rounding those.
   const std::uint16_t *high = nullptr, *low = nullptr;
   const std::uint16_t* plain = nullptr;  // the same of sqrt(scale) W in bfloat16 (backward alone)
   const float* bias = nullptr;  // [heads, 64 slices] in log2 units; -inf beyond the last feature

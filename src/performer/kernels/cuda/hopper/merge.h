@@ -12,8 +12,8 @@ struct MergeArguments {
   int partials = 1, slices = 0, features = 0;
   std::int64_t items = 0;
   StateView initial, state;
-  std::uint16_t* tiles =
-      nullptr;              // [items, slices] SumTile<d> of S / z, columns divided by `factor`
+  // [items, slices] SumTile<d> of S / z, its columns divided by `factor`.
+  std::uint16_t* tiles = nullptr;
   float* factor = nullptr;  // [items, d] powers of two
   float* column = nullptr;  // [items, 64 slices] c + log2 z; -inf where there is no key
 };

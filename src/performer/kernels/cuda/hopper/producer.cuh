@@ -53,8 +53,8 @@ class Producer {
     }
   }
 
-  /// Begins to copy tokens [first, first + 64) into a stage, once it is free. Queries are then
-  /// ready.
+  /// Begins to copy tokens [first, first + 64) into a stage, once it is free. The copy completes
+  /// queries; others need finish().
   template <class StageType>
   __device__ void begin(std::int64_t first, StageType stage, Barrier* empty, std::uint32_t parity,
                         Barrier* raw, Barrier* full) const {

@@ -68,8 +68,8 @@ __device__ inline void tensor_load(void* to, const CUtensorMap* map, int c0, int
       : "memory");
 }
 
-/// A box in shared memory to a tensor; then store_commit, and store_wait before it is written
-/// again.
+/// A box in shared memory to a tensor. store_commit() follows, and store_wait() before the box is
+/// written again.
 __device__ inline void tensor_store(const CUtensorMap* map, int c0, int c1, int c2, int c3,
                                     const void* from) {
   asm volatile(

@@ -4,10 +4,9 @@
 #include "performer/kernels/cuda/common/launch.h"
 #include "performer/kernels/cuda/hopper/producer.cuh"
 
-// One producer warpgroup, and two consumers that own 64 or 128 features each: their rows of W, in
-// registers, as the left operand, so that W X^T comes out with features in rows, becomes exp2 in
-// registers and goes straight back as the left operand of S += Phi^T Y. S stays in registers over
-// all tokens.
+// One producer warpgroup, and two consumers that own 64 or 128 features each. Their rows of W, in
+// registers, are the left operand: W X^T comes out with features in rows, becomes exp2 in registers
+// and goes straight back as the left operand of S += Phi^T Y. S stays there over all tokens.
 namespace performer::kernels::cuda::hopper {
 namespace {
 

@@ -6,12 +6,11 @@
 
 namespace performer::kernels::cuda::hopper {
 
-/// Sums over tokens, per item, split of its tokens and feature r:
-///   keys  S_r = sum_j phi_jr v_j,  z_r = sum_j phi_jr,  phi_jr = 2^(l_jr - c_r), c_r the least
-///   integer
-///         with phi <= 1
-///   rows  the same of p_ir / den_i, grad_out and -along, with the scales given:
-///         dS_r = sum_i p_ir g_i / den_i,  dz_r = -sum_i p_ir along_i / den_i
+/// Sums over tokens, for each item, split of its tokens and feature r. Of keys, with the least
+/// integers c_r that keep phi <= 1:
+///   S_r = sum_j phi_jr v_j,  z_r = sum_j phi_jr,  phi_jr = 2^(l_jr - c_r)
+/// Of rows the same of p_ir / den_i, grad_out and -along, with the scales given:
+///   dS_r = sum_i p_ir g_i / den_i,  dz_r = -sum_i p_ir along_i / den_i
 struct StateArguments {
   Tokens tokens;
   Projection projection;
@@ -33,10 +32,9 @@ __host__ __device__ inline std::int64_t split_begin(std::int64_t length, int spl
 cudaError_t sum_keys(const StateArguments& arguments, int dim, cudaStream_t stream);
 cudaError_t sum_rows(const StateArguments& arguments, int dim, cudaStream_t stream);
 
-/// Warpgroups of a block that own features, and the most slices of 64 features one owns: as many as
-/// have room for W and S in their registers.
+/// Warpgroups of a block that own features.
 inline constexpr int kStateConsumers = 2;
-/// Slices of 64 features in one block.
+/// Slices of 64 features in one block: as many as have room for W and S in registers.
 __host__ __device__ constexpr int block_slices(int dim, int slices) {
   return dim < 128 && slices % 4 == 0 ? 4 : (slices % 2 == 0 ? 2 : 1);
 }

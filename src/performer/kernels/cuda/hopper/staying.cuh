@@ -14,8 +14,7 @@ inline std::int64_t staying_blocks(std::int64_t items, std::int64_t length, int 
   return std::min<std::int64_t>(items * divide_up(length, kRows), multiprocessors);
 }
 
-/// Shape: kDim, kKind, kConsumers, kProducer and kConsumer (registers), and where things lie in
-/// shared memory.
+/// Shape: kDim, kKind and kConsumers, where things lie in shared memory, and the ring of stages.
 template <class Shape>
 struct StayingBlock {
   const Shape& shape;

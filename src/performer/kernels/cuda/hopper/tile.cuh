@@ -59,8 +59,8 @@ struct Tile {
   }
 };
 
-/// [kDim + 8 columns of S and z][64 features], contiguous along features: what query features are
-/// multiplied with.
+/// What query features are multiplied with: [kDim + 8 columns of S and z][64 features], contiguous
+/// along features.
 template <int kDim>
 struct SumTile {
   static constexpr int kColumns = kDim + 8;

@@ -3,9 +3,8 @@
 #include <cstdint>
 
 // wgmma: D[64, N] += A[64, 16] B[16, N] by one warpgroup, float32 accumulators. Warp w has rows
-// 16w .. 16w+15; thread `lane` of it D[16w + lane/4 + 8h][8j + 2(lane%4) + i] in d[4j + 2h + i],
-// and a register operand A the same way: two blocks j of D, rounded and paired, are four registers
-// of A.
+// 16w .. 16w+15; thread `lane` of it D[16w + lane/4 + 8h][8j + 2(lane%4) + i] in d[4j + 2h + i]. A
+// register operand A lies the same way: two blocks j of D, rounded and paired, are four registers.
 namespace performer::kernels::cuda::hopper {
 
 __device__ inline void mma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }

@@ -142,12 +142,10 @@ class Attend {
 
   /// Weights p relative to the running shift. left: features from the slice's first on.
   __device__ void exponentials(float (&u)[R][4], int left) {
-    const float4 bias = *reinterpret_cast<const float4*>(bias_ + col0());
-    const float4 scale = *reinterpret_cast<const float4*>(scale_ + col0());
-    const float4 z = *reinterpret_cast<const float4*>(z_ + col0());
-    const float biases[4] = {bias.x, bias.y, bias.z, bias.w};
-    const float scales[4] = {scale.x, scale.y, scale.z, scale.w};
-    const float zs[4] = {z.x, z.y, z.z, z.w};
+    float biases[4], scales[4], zs[4];
+    load_four(biases, bias_ + col0());
+    load_four(scales, scale_ + col0());
+    load_four(zs, z_ + col0());
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       float top = -infinity();
@@ -188,8 +186,8 @@ class Attend {
     }
   }
 
-  /// A denominator of exactly 0 gives 0; exponential features that sum to 0 left the range of the
-  /// scales.
+  /// A denominator of exactly 0 gives 0. Where exponential features sum to 0 after a key, they left
+  /// the range of the scales.
   __device__ void divide(bool reached) {
     const float without = reached && p_.exponential ? quiet_nan() : 0;
 #pragma unroll

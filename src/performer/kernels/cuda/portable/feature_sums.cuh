@@ -6,11 +6,10 @@
 #include "performer/kernels/cuda/portable/rows.cuh"
 #include "performer/kernels/cuda/portable/state.h"
 
-// Sums over tokens of features times rows, of every (sequence, state head), split and slice of
-// features:
-//   keys     S_r = sum_j phi_r(k_j) v_j         z_r = sum_j phi_r(k_j)         scales found on the
-//   way queries  dS_r = sum_i p_ir g_i / den_i      dz_r = -sum_i p_ir along_i / den_i   scales
-//   given
+// Sums over tokens of features times rows, for each (sequence, state head), split and slice of
+// features. Of keys, with scales that are found on the way, and of queries, with scales given:
+//   S_r  = sum_j phi_r(k_j) v_j       z_r  = sum_j phi_r(k_j)
+//   dS_r = sum_i p_ir g_i / den_i     dz_r = -sum_i p_ir along_i / den_i
 // A block keeps its slice of S in registers while tokens pass by in tiles of 64. Features are made
 // as rows [feature, token], so that a feature's scale, sum and S belong to the same lanes.
 namespace performer::kernels::cuda::portable {
@@ -173,8 +172,8 @@ class FeatureSums {
 
   /// any: one of the tile's keys is there.
   __device__ void key_features(float (&u)[R][4], bool any) {
-    const float4 term = *reinterpret_cast<const float4*>(term_ + col0());
-    const float terms[4] = {term.x, term.y, term.z, term.w};
+    float terms[4];
+    load_four(terms, term_ + col0());
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       if (p_.exponential) {
@@ -197,12 +196,10 @@ class FeatureSums {
 
   /// p / den.
   __device__ void query_features(float (&u)[R][4]) {
-    const float4 shift = *reinterpret_cast<const float4*>(term_ + col0());
-    const float4 inverse = *reinterpret_cast<const float4*>(inverse_ + col0());
-    const float4 along = *reinterpret_cast<const float4*>(along_ + col0());
-    const float shifts[4] = {shift.x, shift.y, shift.z, shift.w};
-    const float inverses[4] = {inverse.x, inverse.y, inverse.z, inverse.w};
-    const float alongs[4] = {along.x, along.y, along.z, along.w};
+    float shifts[4], inverses[4], alongs[4];
+    load_four(shifts, term_ + col0());
+    load_four(inverses, inverse_ + col0());
+    load_four(alongs, along_ + col0());
 #pragma unroll
     for (int i = 0; i < R; ++i) {
       const float bias = bias_[row_of(i)], scale = given_[row_of(i)];

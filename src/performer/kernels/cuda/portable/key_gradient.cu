@@ -5,8 +5,8 @@
 #include "performer/kernels/cuda/portable/rows.cuh"
 
 // dv = sum_r phi_r dS_r,  dlog_r = phi_r (v . dS_r + dz_r),
-// dk = sqrt(scale) sum_r dlog_r w_r - [norm term] scale (sum_r dlog_r) k:
-// 64 keys a block, features in slices of 64. Block b of a tile makes columns 64 b.. of dk and dv.
+// dk = sqrt(scale) sum_r dlog_r w_r - [norm term] scale (sum_r dlog_r) k
+// 64 keys per block, features in slices of 64. Block b of a tile makes columns 64 b.. of dk and dv.
 namespace performer::kernels::cuda::portable {
 namespace {
 

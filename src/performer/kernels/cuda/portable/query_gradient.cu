@@ -3,9 +3,9 @@
 #include "performer/kernels/cuda/portable/projection.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
-// dq = sqrt(scale) sum_r dlog_r w_r, dlog_r = p_r (g . S_r - along z_r) / den: 64 queries a block,
-// features in slices of 64. The division comes after the difference, so that it is 0 where one
-// feature decides.
+// dq = sqrt(scale) sum_r dlog_r w_r,  dlog_r = p_r (g . S_r - along z_r) / den
+// 64 queries per block, features in slices of 64. The difference comes before the division, so that
+// it is 0 where one feature decides.
 namespace performer::kernels::cuda::portable {
 namespace {
 
@@ -109,12 +109,10 @@ class QueryGradient {
   /// d: from g . S to the gradient for u, in natural units. m: features of all slices. One slice
   /// has all that along and the denominator are made of: made here, they cancel best.
   __device__ void differentiate(const float (&u)[4][4], float (&d)[4][4], int m) const {
-    const float4 bias = *reinterpret_cast<const float4*>(bias_ + col0());
-    const float4 scale = *reinterpret_cast<const float4*>(scale_ + col0());
-    const float4 z = *reinterpret_cast<const float4*>(z_ + col0());
-    const float biases[4] = {bias.x, bias.y, bias.z, bias.w};
-    const float scales[4] = {scale.x, scale.y, scale.z, scale.w};
-    const float zs[4] = {z.x, z.y, z.z, z.w};
+    float biases[4], scales[4], zs[4];
+    load_four(biases, bias_ + col0());
+    load_four(scales, scale_ + col0());
+    load_four(zs, z_ + col0());
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const float shift = shift_[row_of(i)];

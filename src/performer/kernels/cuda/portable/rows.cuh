@@ -27,7 +27,7 @@ __host__ __device__ inline std::int64_t tile_slots(const std::int64_t* offsets,
 }
 
 /// Packed sequence n has the slots from offset[n] / tokens + n on: enough for its tiles, and in the
-/// order of sequences, so that a search finds n. A slot may have no tile: begin is then beyond the
+/// order of sequences, so that a search finds n. Where a slot has no tile, begin lies beyond the
 /// length.
 __device__ __forceinline__ SequenceTile find_tile(const std::int64_t* offsets,
                                                   std::int64_t sequences, std::int64_t total,

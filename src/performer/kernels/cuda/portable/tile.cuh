@@ -25,6 +25,12 @@ __device__ __forceinline__ int col0() { return 4 * (lane_id() >> 1); }
 /// the other (a: two tiles of kTileFloats).
 __device__ __forceinline__ int row_of(int i) { return row0() + (i & 3) + kTile * (i >> 2); }
 
+/// Four floats of shared memory.
+__device__ __forceinline__ void load_four(float (&x)[4], const float* from) {
+  const float4 y = *reinterpret_cast<const float4*>(from);
+  x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
+}
+
 template <int R>
 __device__ __forceinline__ void clear(float (&acc)[R][4]) {
 #pragma unroll
@@ -104,14 +110,6 @@ __device__ __forceinline__ float row_lanes_sum(float x) {
   return x;
 }
 
-/// The largest of a row's 64 columns; NaN are passed over.
-template <int R>
-__device__ __forceinline__ void row_max(const float (&acc)[R][4], float (&top)[R]) {
-#pragma unroll
-  for (int i = 0; i < R; ++i) {
-    top[i] = row_lanes_max(fmaxf(fmaxf(acc[i][0], acc[i][1]), fmaxf(acc[i][2], acc[i][3])));
-  }
-}
 template <int R>
 __device__ __forceinline__ void row_sum(const float (&acc)[R][4], float (&sum)[R]) {
 #pragma unroll

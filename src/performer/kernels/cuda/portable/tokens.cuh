@@ -49,7 +49,7 @@ __host__ __device__ inline std::int64_t split_begin(std::int64_t length, std::in
   return begin < length ? begin : length;
 }
 
-/// Up to 64 rows (tokens) of one head: element (row, column) at data[row * token + column *
+/// Up to 64 rows (tokens) of one head. Element (row, column) is data[row * token + column *
 /// element].
 struct Rows {
   const void* data;  // of row 0, column 0

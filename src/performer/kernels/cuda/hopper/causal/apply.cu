@@ -1,5 +1,5 @@
 #include "performer/kernels/cuda/hopper/causal/kernel.cuh"
-#include "performer/kernels/cuda/hopper/causal/store.cuh"
+#include "performer/kernels/cuda/hopper/causal/read.cuh"
 
 // The reading warpgroup of out and dv: 64 tokens are rows. By 32 features at a time U = X W^T,
 // P = 2^U in registers, and straight back as the left operand of O += P [S, z] and A += P Phi^T;
@@ -39,11 +39,8 @@ struct ApplyReader {
     wait(ScanBarriers::weights(), 0);
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t) {
-      const Ring ring(t, layout.stages);
-      const auto stage = layout.reading(ring.stage);
-      const auto carried = layout.carried(ring.stage);
-      const int first_token = block.token(t, a.reverse);
-      wait(ScanBarriers::reading().full + ring.stage, ring.parity);
+      const ReadingChunk<kDim> chunk(a, layout, block, t);
+      const auto& [ring, stage, carried, first_token] = chunk;
       Fragment<kDim> tokens;
       tokens.load(shared_address(stage.x()));
       float term[2] = {0, 0};

@@ -23,8 +23,7 @@ bool layout_fits(const FavorProblem& p, bool plain) {
                      : ScanLayout<64>(slices, one_side(p), plain).fits();
 }
 
-/// Segments of a sequence: more of them fill the machine, and cost a pass for what lies before
-/// each.
+/// Segments of a sequence: more of them fill the machine, yet what lies before each costs a pass.
 int count_segments(const FavorProblem& p, int multiprocessors) {
   const std::int64_t items = std::max<std::int64_t>(1, p.sequences * p.heads);
   const std::int64_t of_one = p.query_offsets == nullptr

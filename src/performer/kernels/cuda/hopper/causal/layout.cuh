@@ -10,8 +10,7 @@ namespace performer::kernels::cuda::hopper {
 
 inline constexpr int kGroups = 2;  // warpgroups that carry, every other slice each
 
-/// A block's shared memory. The runtime begins it at a multiple of 1 KiB, as swizzled tiles need
-/// it.
+/// A block's shared memory. The runtime begins it at a multiple of 1 KiB, for swizzled tiles.
 __device__ inline char* scan_memory() {
   extern __shared__ __align__(1024) char memory[];
   return memory;
@@ -31,8 +30,7 @@ struct ScanStage {
   __device__ float* weights() const { return reinterpret_cast<float*>(at + kTerms + 256); }
   /// No exponent of the carried tokens is above.
   __device__ float* upper() const { return reinterpret_cast<float*>(at + kTerms + 512); }
-  /// Bits of the tokens that are not finite, or whose values are so large that products might not
-  /// be.
+  /// Bits of the tokens that are not finite, or have values so large that products might not be.
   __device__ std::uint32_t* odd() const {
     return reinterpret_cast<std::uint32_t*>(at + kTerms + 516);
   }
@@ -80,8 +78,8 @@ struct ScanUnit {
 
   /// Features of the carried tokens [64 tokens, 64 features].
   __device__ char* features() const { return at; }
-  /// S and z of the chunks before, as the sum of two bfloat16 numbers: rounding S to one would,
-  /// where a key outweighs the others, move outputs further than their own rounding does.
+  /// S and z of the chunks before, the sum of two bfloat16 numbers. Rounded to one, S would move
+  /// outputs further than their own rounding does where a key outweighs the others.
   __device__ char* sums() const { return at + kSums; }
   __device__ char* low_sums() const { return at + kLow; }
   __device__ float* scales() const { return reinterpret_cast<float*>(at + kScales); }

@@ -1,5 +1,5 @@
 #include "performer/kernels/cuda/hopper/causal/kernel.cuh"
-#include "performer/kernels/cuda/hopper/causal/store.cuh"
+#include "performer/kernels/cuda/hopper/causal/read.cuh"
 
 // The reading warpgroup of dq and dk: 64 tokens are rows. With the carried values y_j, those of the
 // reading tokens y_i (grad_out or v) and D = grad_out . out of the pair's query,
@@ -30,11 +30,8 @@ struct PullReader {
     wait(ScanBarriers::weights(), 0);
 #pragma unroll 1
     for (int t = 0; t < tiles; ++t) {
-      const Ring ring(t, layout.stages);
-      const auto stage = layout.reading(ring.stage);
-      const auto carried = layout.carried(ring.stage);
-      const int first_token = block.token(t, a.reverse);
-      wait(ScanBarriers::reading().full + ring.stage, ring.parity);
+      const ReadingChunk<kDim> chunk(a, layout, block, t);
+      const auto& [ring, stage, carried, first_token] = chunk;
       const std::uint32_t x = shared_address(stage.x());
       wait(ScanBarriers::carried().full + ring.stage, ring.parity);
       std::uint32_t slopes[16];

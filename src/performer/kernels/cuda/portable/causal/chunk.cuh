@@ -105,11 +105,7 @@ __device__ __forceinline__ void add_keys(CausalShared& s, const CausalCall& call
     load_rows_of(z, s.state.normalizer, first);
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float most = -infinity();
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if ((bits >> j & 1U) != 0) most = fmaxf(most, phi[i][j]);
-      }
+      const float most = largest_of(phi[i], bits);
       top[i] = p.exponential ? row_lanes_max(most) : 0.0F;
     }
 #pragma unroll

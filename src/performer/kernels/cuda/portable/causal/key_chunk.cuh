@@ -24,8 +24,8 @@ struct KeyChunk {
     return present_rows(s);
   }
 
-  /// Into the scratch: log2 features of the rows' queries; of several heads the largest of l -
-  /// shift.
+  /// Into the scratch: the log2 features l of the rows' queries; of several heads the largest
+  /// l - shift.
   __device__ __forceinline__ void project_rows() const {
     Tokens rows = 0;
     for (int g = 0; g < call.group; ++g) {
@@ -59,8 +59,8 @@ struct KeyChunk {
     }
   }
 
-  /// x[feature][row] = p of the head at hand, relative to `scale`. Several heads: tiles 0 and 1,
-  /// and barriers.
+  /// x[feature][row] = p of the head at hand, relative to `scale`. Several heads take tiles 0 and 1
+  /// for it, with barriers.
   __device__ __forceinline__ void row_weights(float (&x)[4][4], int g, int slice,
                                               const float (&scale)[4]) const {
     const Problem& p = call.problem;
@@ -91,17 +91,6 @@ struct KeyChunk {
     reference_factors(factor, s, reference, first);
     load_tile(x, s.state.sum + static_cast<std::int64_t>(first) * stride + block * kTile, stride);
     multiply_rows(x, factor);
-  }
-
-  /// [row][key]: 0 where the key comes after the row.
-  __device__ __forceinline__ void select_seen(float (&x)[4][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if (col0() + j > row0() + i) x[i][j] = 0;
-      }
-    }
   }
 
   /// s.out becomes the chunk's keys of a result, for store_keys after the next barrier.
@@ -142,7 +131,7 @@ struct KeyChunk {
 #pragma unroll
       for (int j = 0; j < 4; ++j) acc[i][j] -= along;
     }
-    select_seen(acc);
+    clear_later(acc);
     store_acc(acc, s.tile(3));
   }
 };

@@ -3,8 +3,8 @@
 #include "performer/kernels/cuda/portable/causal/state.cuh"
 
 // The gradient of keys and values: a walk backwards with (dS, dz), the sums over the rows after the
-// chunk, relative to scales e of those rows: p_ir = 2^(lq_ir - e_r) / den_i, phi_jr = 2^(lk_jr +
-// e_r),
+// chunk, relative to scales e of those rows:
+//   p_ir = 2^(lq_ir - e_r) / den_i,  phi_jr = 2^(lk_jr + e_r)
 //   slope_rj = v_j . dS_r + dz_r + sum_{i >= j} p_ir (g_i . v_j - along_i)
 //   d log phi_r(k_j) = phi_jr slope_rj
 //   dv_j = sum_r phi_jr dS_r + sum_{i >= j} (sum_r p_ir phi_jr) g_i
@@ -54,7 +54,7 @@ struct KeyGradient : KeyChunk {
         head_weights(weights, g);
       }
       if (!single() || block == 0) {
-        select_seen(weights);
+        clear_later(weights);
         store_acc(weights, s.tile(3));
       }
       __syncthreads();
@@ -255,12 +255,7 @@ struct KeyGradient : KeyChunk {
       if (single()) subtract_shifts(l);
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float most = -infinity();
-#pragma unroll
-        for (int j = 0; j < 4; ++j) {
-          if ((bits >> j & 1U) != 0) most = fmaxf(most, l[i][j]);
-        }
-        most = row_lanes_max(most);
+        const float most = row_lanes_max(largest_of(l[i], bits));
         if (most > kReachedScale) scale[i] = fmaxf(scale[i], round_up_log2(most));
         if (col0() == 0) s.scratch.reference[slice * kTile + row0() + i] = scale[i];
       }

@@ -3,8 +3,7 @@
 #include "performer/kernels/cuda/portable/causal/state.cuh"
 #include "performer/kernels/cuda/portable/rows.cuh"
 
-// Causal forward walk. A chunk's queries against the state before it and its own keys up to
-// themselves:
+// Causal forward walk. A chunk's queries meet the state before it and its keys up to themselves:
 //   p_ir = 2^(lq_ir + ref_r - shift_i)      weights_ij = sum_r p_ir phi_jr, j <= i
 //   out_i = (p_i S + sum_j weights_ij v_j) / (p_i z + sum_j weights_ij)
 // No bit of a row depends on a later token: scales do not see it, its weight is selected away, and
@@ -57,7 +56,7 @@ struct Attend {
       attend_state(acc, scores, block);
       if (block == 0) {
         float sum[4];
-        select_earlier(scores);
+        clear_later(scores);
         row_sum(scores, sum);
         store_acc_transposed(scores, s.tile(3));
         if (col0() == 0) {
@@ -173,16 +172,6 @@ struct Attend {
     if (block == 0) s.parts[quarter * kTile + column] = sum;
   }
 
-  __device__ __forceinline__ void select_earlier(float (&scores)[4][4]) const {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if (col0() + j > row0() + i) scores[i][j] = 0;
-      }
-    }
-  }
-
   __device__ __forceinline__ void add_spread(float (&row)[4], int at) const {
 #pragma unroll
     for (int j = 0; j < 4; ++j) {
@@ -191,8 +180,8 @@ struct Attend {
     }
   }
 
-  /// A denominator of exactly 0 gives 0; exponential features that sum to 0 left the range of the
-  /// scales.
+  /// A denominator of exactly 0 gives 0. Where exponential features sum to 0 after a key, they left
+  /// the range of the scales.
   __device__ __forceinline__ void divide(float (&row)[4], float sum, bool reached) const {
     const float lost = reached && call.problem.exponential ? quiet_nan() : 0.0F;
 #pragma unroll

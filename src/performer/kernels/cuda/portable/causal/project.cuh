@@ -122,7 +122,7 @@ __device__ __forceinline__ void project_keys(CausalShared& s, const CausalCall& 
   }
 }
 
-/// The rows of a query head: its queries and, in `values`, those of another tensor. Ends in a
+/// The rows of a query head: its queries, and those of another tensor in `values`. Ends in a
 /// barrier.
 __device__ __forceinline__ void begin_head(CausalShared& s, const CausalCall& call,
                                            std::int64_t head, const TokenView& view, Rows& values) {

@@ -24,12 +24,7 @@ struct SliceSum {
   __device__ __forceinline__ void lift(const float (&l)[4][4], unsigned bits, bool any) {
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      float most = -infinity();
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        if ((bits >> j & 1U) != 0) most = fmaxf(most, l[i][j]);
-      }
-      const float needed = round_up_log2(row_lanes_max(most));
+      const float needed = round_up_log2(row_lanes_max(largest_of(l[i], bits)));
       if (!any || !(needed > scale[i])) continue;
       const float factor = exp2_integer(scale[i] - needed);
       scale[i] = needed;
@@ -68,7 +63,7 @@ struct Part {
   }
 };
 
-/// The sum of a segment's keys, into the slot of the next segment. Tiles: 0 k, 1 W, 2 phi, 3 v.
+/// The sum of a segment's keys, into the slot of the next segment. Tiles: k, W, phi, v.
 __global__ void __launch_bounds__(kThreads, kResidentBlocks)
     sum_keys(const __grid_constant__ CausalCall call) {
   CausalShared& s = causal_shared();
@@ -103,8 +98,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   total.store(call, call.state(part.work + 1), part.first, part.block);
 }
 
-/// The gradient of a segment's rows, into the slot of the segment before. Tiles: 0 q, 1 W, 2 p, 3
-/// g.
+/// The gradient of a segment's rows, into the slot of the segment before. Tiles: q, W, p, g.
 __global__ void __launch_bounds__(kThreads, kResidentBlocks)
     sum_rows(const __grid_constant__ CausalCall call, const __grid_constant__ BackwardInputs in) {
   CausalShared& s = causal_shared();

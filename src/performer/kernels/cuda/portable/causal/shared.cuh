@@ -58,8 +58,8 @@ struct CausalShared {
 inline constexpr int kCausalBytes = sizeof(CausalShared);
 static_assert(kCausalBytes <= kSharedAnywhere);
 
-/// Blocks of a walk that a multiprocessor holds at once, by its shared memory: 164 KB and more, or
-/// 100 KB.
+/// Blocks of a walk that a multiprocessor holds at once: two in 164 KB of shared memory and more,
+/// one in 100 KB.
 #if defined(__CUDA_ARCH__) && \
     (__CUDA_ARCH__ == 860 || __CUDA_ARCH__ == 890 || __CUDA_ARCH__ >= 1200)
 inline constexpr int kResidentBlocks = 1;

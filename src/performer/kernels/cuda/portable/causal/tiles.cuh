@@ -35,8 +35,26 @@ __device__ __forceinline__ void store_tile(const float (&acc)[4][4], float* to, 
 }
 /// The thread's rows of an array, from `first` on.
 __device__ __forceinline__ void load_rows_of(float (&x)[4], const float* from, int first) {
-  const float4 y = *reinterpret_cast<const float4*>(from + first + row0());
-  x[0] = y.x, x[1] = y.y, x[2] = y.z, x[3] = y.w;
+  load_four(x, from + first + row0());
+}
+/// The largest of four columns that the bits name; -inf where they name none.
+__device__ __forceinline__ float largest_of(const float (&l)[4], unsigned bits) {
+  float most = -infinity();
+#pragma unroll
+  for (int j = 0; j < 4; ++j) {
+    if ((bits >> j & 1U) != 0) most = fmaxf(most, l[j]);
+  }
+  return most;
+}
+/// [row][key]: 0 where the key comes after the row.
+__device__ __forceinline__ void clear_later(float (&x)[4][4]) {
+#pragma unroll
+  for (int i = 0; i < 4; ++i) {
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      if (col0() + j > row0() + i) x[i][j] = 0;
+    }
+  }
 }
 __device__ __forceinline__ void multiply_rows(float (&acc)[4][4], const float (&factor)[4]) {
 #pragma unroll
