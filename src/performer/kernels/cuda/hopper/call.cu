@@ -35,6 +35,34 @@ Source source(const TokenView& t) {
   return {static_cast<const std::uint16_t*>(t.data), t.batch, t.head, t.token, t.element};
 }
 
+struct SideParameters {
+  const Parameter &weights, &bias;
+};
+
+Side take_side(Workspace& workspace, const FavorProblem& p, const SideParameters& of, int slices,
+               SideParts parts) {
+  const auto& [weights, bias] = of;
+  Side side;
+  PackArguments& a = side.pack;
+  a.weights = weights, a.bias = bias;
+  a.half = p.dtype == Dtype::kHalf;
+  a.mirrored = p.mirrored;
+  a.log2_factor = static_cast<float>(kLog2E * std::sqrt(p.scale));
+  a.plain_factor = static_cast<float>(std::sqrt(p.scale));
+  a.features = static_cast<int>(p.features), a.slices = slices;
+  const std::int64_t heads =
+      std::max(weights.heads, bias.data == nullptr ? std::int64_t{1} : bias.heads);
+  a.heads = static_cast<int>(heads);
+  const std::int64_t rows = heads * a.slices * 64;
+  a.high = workspace.take<std::uint16_t>(rows * p.dim);
+  a.low = workspace.take<std::uint16_t>(rows * p.dim);
+  if (parts.plain) a.plain = workspace.take<std::uint16_t>(rows * p.dim);
+  a.column = workspace.take<float>(rows);
+  if (parts.norm) a.norm = workspace.take<float>(rows);
+  side.projection = {a.high, a.low, a.plain, a.column, a.heads, a.norm};
+  return side;
+}
+
 }  // namespace
 
 bool rows_fit(const TokenView& t) { return std::abs(t.token) < (std::int64_t{1} << 22); }
@@ -104,27 +132,10 @@ Tokens rows(const FavorProblem& p, const BackwardInputs& in) {
   return t;
 }
 
-Side take_side(Workspace& workspace, const FavorProblem& p, const Parameter& weights,
-               const Parameter& bias, int slices, bool plain, bool norm) {
-  Side side;
-  PackArguments& a = side.pack;
-  a.weights = weights, a.bias = bias;
-  a.half = p.dtype == Dtype::kHalf;
-  a.mirrored = p.mirrored;
-  a.log2_factor = static_cast<float>(kLog2E * std::sqrt(p.scale));
-  a.plain_factor = static_cast<float>(std::sqrt(p.scale));
-  a.features = static_cast<int>(p.features), a.slices = slices;
-  const std::int64_t heads =
-      std::max(weights.heads, bias.data == nullptr ? std::int64_t{1} : bias.heads);
-  a.heads = static_cast<int>(heads);
-  const std::int64_t rows = heads * a.slices * 64;
-  a.high = workspace.take<std::uint16_t>(rows * p.dim);
-  a.low = workspace.take<std::uint16_t>(rows * p.dim);
-  if (plain) a.plain = workspace.take<std::uint16_t>(rows * p.dim);
-  a.column = workspace.take<float>(rows);
-  if (norm) a.norm = workspace.take<float>(rows);
-  side.projection = {a.high, a.low, a.plain, a.column, a.heads, a.norm};
-  return side;
+Sides take_sides(Workspace& workspace, const FavorProblem& p, int slices, SideParts parts) {
+  const Side key = take_side(workspace, p, {p.w_key, p.bias_key}, slices, parts);
+  if (one_side(p)) return {key, key};
+  return {key, take_side(workspace, p, {p.w_query, p.bias_query}, slices, parts)};
 }
 
 bool one_side(const FavorProblem& p) {
@@ -132,11 +143,11 @@ bool one_side(const FavorProblem& p) {
          p.bias_query.data == nullptr && p.bias_key.data == nullptr;
 }
 
-cudaError_t pack_sides(const FavorProblem& p, const Side& key, const Side& query,
-                       cudaStream_t stream) {
+cudaError_t pack_sides(const FavorProblem& p, const Sides& sides, cudaStream_t stream) {
   const auto dim = static_cast<int>(p.dim);
-  const cudaError_t error = pack_projection(key.pack, dim, stream);
-  return error != cudaSuccess || one_side(p) ? error : pack_projection(query.pack, dim, stream);
+  const cudaError_t error = pack_projection(sides.key.pack, dim, stream);
+  return error != cudaSuccess || one_side(p) ? error
+                                             : pack_projection(sides.query.pack, dim, stream);
 }
 
 }  // namespace performer::kernels::cuda::hopper

@@ -27,12 +27,18 @@ struct Side {
   Projection projection;
 };
 
-/// plain, norm: whether those parts are wanted.
-Side take_side(Workspace& workspace, const FavorProblem& problem, const Parameter& weights,
-               const Parameter& bias, int slices, bool plain, bool norm);
+/// The keys' and the queries': the same where they have one projection.
+struct Sides {
+  Side key, query;
+};
+
+/// Parts of a Projection that not every call wants.
+struct SideParts {
+  bool plain = false, norm = false;
+};
+Sides take_sides(Workspace& workspace, const FavorProblem& problem, int slices, SideParts parts);
 /// Whether queries and keys have one projection.
 bool one_side(const FavorProblem& problem);
-cudaError_t pack_sides(const FavorProblem& problem, const Side& key, const Side& query,
-                       cudaStream_t stream);
+cudaError_t pack_sides(const FavorProblem& problem, const Sides& sides, cudaStream_t stream);
 
 }  // namespace performer::kernels::cuda::hopper

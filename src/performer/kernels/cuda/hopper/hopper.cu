@@ -29,7 +29,7 @@ int count_splits(std::int64_t items, std::int64_t length, int dim, int slices,
 
 /// What the forward pass keeps between its kernels.
 struct ForwardPlan {
-  Side key, query;
+  Sides sides;
   StateArguments state;
   MergeArguments merge;
   OutputArguments output;
@@ -39,12 +39,10 @@ struct ForwardPlan {
     Workspace workspace(memory);
     const auto dim = static_cast<int>(p.dim);
     const int count = slices(p);
-    key = take_side(workspace, p, p.w_key, p.bias_key, count, false, false);
-    query =
-        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, count, false, false);
+    sides = take_sides(workspace, p, count, {.plain = false, .norm = false});
     const std::int64_t items = p.sequences * p.state_heads;
     state.tokens = keys(p);
-    state.projection = key.projection;
+    state.projection = sides.key.projection;
     state.slices = count, state.items = items;
     state.splits = count_splits(items, p.key_length, dim, count, device.multiprocessors);
     const int partials = state.splits * split_partials(dim, count);
@@ -60,7 +58,7 @@ struct ForwardPlan {
     merge.factor = workspace.take<float>(items * p.dim);
     merge.column = workspace.take<float>(items * count * 64);
     output.tokens = queries(p);
-    output.projection = query.projection;
+    output.projection = sides.query.projection;
     output.slices = count, output.items = p.sequences * p.heads;
     output.state_heads = static_cast<int>(p.state_heads);
     output.tiles = merge.tiles, output.column = merge.column, output.factor = merge.factor;
@@ -69,7 +67,7 @@ struct ForwardPlan {
 };
 
 struct BackwardPlan {
-  Side key, query;
+  Sides sides;
   StateTileArguments state_tiles;
   PullBackArguments pull_rows, pull_keys;
   StateArguments rows_sum;
@@ -82,9 +80,7 @@ struct BackwardPlan {
     const auto dim = static_cast<int>(p.dim);
     const int count = slices(p);
     const auto features = static_cast<int>(p.features);
-    key = take_side(workspace, p, p.w_key, p.bias_key, count, true, false);
-    query =
-        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, count, true, false);
+    sides = take_sides(workspace, p, count, {.plain = true, .norm = false});
     const std::int64_t items = p.sequences * p.heads, states = p.sequences * p.state_heads;
     const std::int64_t wide = states * count * 64;
 
@@ -94,7 +90,7 @@ struct BackwardPlan {
     state_tiles.column = workspace.take<float>(wide);
 
     pull_rows.tokens = rows(p, in);
-    pull_rows.projection = query.projection;
+    pull_rows.projection = sides.query.projection;
     pull_rows.slices = count, pull_rows.items = items;
     pull_rows.state_heads = static_cast<int>(p.state_heads);
     pull_rows.tiles = state_tiles.tiles, pull_rows.column = state_tiles.column;
@@ -102,7 +98,7 @@ struct BackwardPlan {
 
     rows_sum.tokens = pull_rows.tokens;
     rows_sum.tokens.along = pull_rows.along;
-    rows_sum.projection = query.projection;
+    rows_sum.projection = sides.query.projection;
     rows_sum.slices = count, rows_sum.items = items;
     rows_sum.splits = count_splits(items, p.query_length, dim, count, device.multiprocessors);
     rows_sum.log2_scale = in.state.log2_scale;
@@ -123,7 +119,7 @@ struct BackwardPlan {
 
     pull_keys = pull_rows;
     pull_keys.tokens = keys(p);
-    pull_keys.projection = key.projection;
+    pull_keys.projection = sides.key.projection;
     pull_keys.items = states;
     pull_keys.tiles = merge.high, pull_keys.low = merge.low;
     pull_keys.column = merge.column, pull_keys.normalizer = merge.normalizer_sum;
@@ -174,7 +170,7 @@ cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const 
   }
   plan.output.out = target(outputs.out);
   plan.output.row_sum = outputs.row_sum, plan.output.row_log2 = outputs.row_log2_scale;
-  error = pack_sides(p, plan.key, plan.query, stream);
+  error = pack_sides(p, plan.sides, stream);
   if (error == cudaSuccess) error = sum_keys(plan.state, dim, stream);
   if (error == cudaSuccess) error = merge_states(plan.merge, dim, stream);
   if (error != cudaSuccess || p.query_length == 0) return error;
@@ -193,7 +189,7 @@ cudaError_t backward(const FavorProblem& p, const BackwardInputs& inputs,
   plan.merge.grad_initial = outputs.state;
   plan.pull_rows.x = target(outputs.q);
   plan.pull_keys.x = target(outputs.k), plan.pull_keys.y = target(outputs.v);
-  error = pack_sides(p, plan.key, plan.query, stream);
+  error = pack_sides(p, plan.sides, stream);
   if (error == cudaSuccess) error = pack_state(plan.state_tiles, dim, stream);
   if (error == cudaSuccess && p.query_length > 0) {
     error = pull_back_rows(plan.pull_rows, dim, device.multiprocessors, stream);

@@ -44,7 +44,7 @@ StateView take_states(Workspace& workspace, std::int64_t states, const FavorProb
 
 /// What the scans of a call share.
 struct Plan {
-  Side key, query;
+  Sides sides;
   StateView segments;  // [sequences, state_heads, segments, ..]
   std::int32_t* order = nullptr;
   float* along = nullptr;  // backward: [batch, heads, length]
@@ -55,9 +55,7 @@ struct Plan {
     Workspace workspace(memory);
     const bool plain = backward && is_half(p);
     const int slices = slices_of(p);
-    key = take_side(workspace, p, p.w_key, p.bias_key, slices, plain, true);
-    query =
-        one_side(p) ? key : take_side(workspace, p, p.w_query, p.bias_query, slices, plain, true);
+    sides = take_sides(workspace, p, slices, {.plain = plain, .norm = true});
     scan.slices = slices, scan.features = static_cast<int>(p.features);
     scan.sequences = p.sequences;
     scan.heads = static_cast<int>(p.heads), scan.state_heads = static_cast<int>(p.state_heads);
@@ -75,7 +73,7 @@ struct Plan {
   }
 
   cudaError_t begin(const FavorProblem& p, cudaStream_t stream) const {
-    const cudaError_t error = pack_sides(p, key, query, stream);
+    const cudaError_t error = pack_sides(p, sides, stream);
     if (error != cudaSuccess || order == nullptr) return error;
     return order_sequences(p.query_offsets, order, static_cast<int>(p.sequences), stream);
   }
@@ -148,7 +146,7 @@ cudaError_t causal_forward(const FavorProblem& p, const ForwardOutputs& outputs,
   const Plan plan(p, device, false, workspace);
   ScanArguments a = plan.scan;
   a.carried = of_heads(keys(p), p.heads), a.reading = queries(p);
-  a.carried_side = plan.key.projection, a.reading_side = plan.query.projection;
+  a.carried_side = plan.sides.key.projection, a.reading_side = plan.sides.query.projection;
   a.last = outputs.state;
   set_target(a, p, outputs.out, p.heads);
   a.row_sum = outputs.row_sum, a.row_log2 = outputs.row_log2_scale;
@@ -165,7 +163,7 @@ cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
   const auto dim = static_cast<int>(p.dim);
   ScanArguments forth = plan.scan;
   forth.carried = keys(p), forth.reading = rows(p, inputs);
-  forth.carried_side = plan.key.projection, forth.reading_side = plan.query.projection;
+  forth.carried_side = plan.sides.key.projection, forth.reading_side = plan.sides.query.projection;
   set_target(forth, p, outputs.q, p.heads);
   forth.along = plan.along;
 
@@ -173,7 +171,7 @@ cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
   back.reverse = true;
   back.carried = rows(p, inputs), back.reading = keys(p);
   back.carried.along = plan.along;
-  back.carried_side = plan.query.projection, back.reading_side = plan.key.projection;
+  back.carried_side = plan.sides.query.projection, back.reading_side = plan.sides.key.projection;
   back.norm = p.norm_term ? static_cast<float>(p.scale) : 0;
   StateView after = inputs.grad_state;  // of the final state, at its scale
   after.log2_scale = inputs.state.log2_scale;

@@ -67,8 +67,7 @@ struct KeyChunk {
     if (single()) {
       load_tile(x, s.scratch.queries + slice * kTileArea, kTile);
     } else {
-      project_slice(x, p, s.query_projection, s.queries, AllLive{}, slice * kTile, false, s.tile(0),
-                    s.tile(1));
+      project_slice(x, s, p, {s.query_projection, s.queries, slice * kTile, false}, AllLive{});
     }
     make_row_weights(x, s, p, slice * kTile, scale, column_bits(s.part.rows));
   }

@@ -29,14 +29,22 @@ __device__ __forceinline__ std::int64_t key_head(const Problem& p, const CausalS
   return head_of(segment.head, p.state_heads, p.key_heads);
 }
 
-/// acc[feature][token] = (W x + bias), features from `first` on; beyond m -inf (exponential maps)
-/// or 0. A single block of dims of x stays in x_tile: `resident` where it is there already. Starts
-/// with a barrier.
+/// One slice of features of a chunk's tokens: `resident` where a single block of dims of x lies in
+/// tile 0 already.
+struct SliceInput {
+  const Projection& w;
+  const Rows& x;
+  int first;  // feature
+  bool resident;
+};
+
+/// acc[feature][token] = (W x + bias); beyond m -inf (exponential maps) or 0. A single block of
+/// dims of x stays in tile 0, tile 1 has W. Starts with a barrier.
 template <class LiveRows>
-__device__ __forceinline__ void project_slice(float (&acc)[4][4], const Problem& p,
-                                              const Projection& w, const Rows& x,
-                                              const LiveRows& live, int first, bool resident,
-                                              float* x_tile, float* w_tile) {
+__device__ __forceinline__ void project_slice(float (&acc)[4][4], CausalShared& s, const Problem& p,
+                                              const SliceInput& in, const LiveRows& live) {
+  const auto& [w, x, first, resident] = in;
+  float *x_tile = s.tile(0), *w_tile = s.tile(1);
   clear(acc);
   for (int column = 0; column < w.d; column += kTile) {
     __syncthreads();
@@ -115,8 +123,8 @@ __device__ __forceinline__ void project_keys(CausalShared& s, const CausalCall& 
   if (threadIdx.x == 0) s.live = live;
   for (int slice = 0; slice < call.slices; ++slice) {
     float acc[4][4];
-    project_slice(acc, p, s.key_projection, s.keys, Live{live}, slice * kTile, call.dim_blocks == 1,
-                  s.tile(0), s.tile(1));
+    project_slice(acc, s, p, {s.key_projection, s.keys, slice * kTile, call.dim_blocks == 1},
+                  Live{live});
     add_terms(acc, s, p);
     store_tile(acc, s.scratch.keys + slice * kTileArea, kTile);
   }
@@ -142,8 +150,9 @@ __device__ __forceinline__ void project_queries(CausalShared& s, const CausalCal
                                                 const Use& use) {
   for (int slice = 0; slice < call.slices; ++slice) {
     float acc[4][4];
-    project_slice(acc, call.problem, s.query_projection, s.queries, AllLive{}, slice * kTile,
-                  call.dim_blocks == 1 && slice > 0, s.tile(0), s.tile(1));
+    const bool resident = call.dim_blocks == 1 && slice > 0;
+    project_slice(acc, s, call.problem, {s.query_projection, s.queries, slice * kTile, resident},
+                  AllLive{});
     use(slice * kTile, acc);
   }
 }

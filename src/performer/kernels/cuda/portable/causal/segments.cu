@@ -75,8 +75,8 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
   for (std::int64_t begin = s.segment.begin; begin < s.segment.end; begin += kTile) {
     const Tokens live = begin_keys(s, call, begin);
     float l[4][4];
-    project_slice(l, p, s.key_projection, s.keys, Live{live}, part.first, call.dim_blocks == 1,
-                  s.tile(0), s.tile(1));
+    project_slice(l, s, p, {s.key_projection, s.keys, part.first, call.dim_blocks == 1},
+                  Live{live});
     add_terms(l, s, p);
     const unsigned bits = column_bits(live);
     if (p.exponential) {
@@ -116,8 +116,7 @@ __global__ void __launch_bounds__(kThreads, kResidentBlocks)
       load_along(s, call, head);
       const Tokens rows = present_rows(s);
       float l[4][4];
-      project_slice(l, p, s.query_projection, s.queries, AllLive{}, part.first, false, s.tile(0),
-                    s.tile(1));
+      project_slice(l, s, p, {s.query_projection, s.queries, part.first, false}, AllLive{});
       const unsigned bits = column_bits(rows);
       if (p.exponential) {
         float relative[4][4];
