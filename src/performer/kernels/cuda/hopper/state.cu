@@ -71,11 +71,19 @@ __device__ void raise_scales(const float (&u)[32], const float (&bias)[2], float
   }
 }
 
+/// A block's part of the sums.
+struct StateWork {
+  char* shared;
+  Barrier* weights;
+  const RingBarriers& barriers;
+  std::int64_t item;
+  int split, first_slice, tiles;
+};
+
 template <int kDim, int kSlices, bool kGiven>
-__device__ void consume(const StateArguments& a, char* shared, Barrier* weights,
-                        const RingBarriers& barriers, std::int64_t item, int split, int first_slice,
-                        int tiles) {
+__device__ void consume(const StateArguments& a, const StateWork& work) {
   using Shape = StateShape<kDim, kSlices, kGiven>;
+  const auto& [shared, weights, barriers, item, split, first_slice, tiles] = work;
   constexpr int kOwned = Shape::kOwned;
   const int consumer = warpgroup() - 1;
   const int group = Shape::kLanes == 1 ? consumer * kOwned : 0;
@@ -258,7 +266,7 @@ __global__ void __launch_bounds__(StateShape<kDim, kSlices, kGiven>::kThreads, 1
         [&](int index) { return Shape::stage(shared, index); }, [] {});
   } else {
     take_registers<Shape::kConsumer>();
-    consume<kDim, kSlices, kGiven>(a, shared, weights, barriers, item, split, first_slice, tiles);
+    consume<kDim, kSlices, kGiven>(a, {shared, weights, barriers, item, split, first_slice, tiles});
   }
 }
 
