@@ -71,6 +71,53 @@ __device__ void raise_scales(const float (&u)[32], const float (&bias)[2], float
   }
 }
 
+/// Begins u = W X^T of the slices that a consumer owns, one after the other: of two, one multiplies
+/// while the other takes exponentials. low: of the first slice, what its W lost in rounding.
+template <bool kHalf, int kDim, int kOwned>
+__device__ inline void project(float (&u)[kOwned][32], const Fragment<kDim> (&high)[kOwned],
+                               std::uint32_t low, std::uint32_t x) {
+  mma_fence();
+#pragma unroll
+  for (int i = 0; i < kOwned; ++i) {
+    multiply_tiles<kHalf, kDim>(u[i], low + i * Tile<kDim>::kBytes, x, false);
+    multiply<kHalf>(u[i], high[i], x, true);
+    mma_commit();
+  }
+  mma_wait<kOwned - 1>();
+}
+
+/// Terms of tokens may be large: added last, with one rounding.
+__device__ inline void add_terms(float (&u)[32], const float* terms) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float2 t = *reinterpret_cast<const float2*>(terms + 8 * j);
+    u[4 * j] += t.x, u[4 * j + 1] += t.y;
+    u[4 * j + 2] += t.x, u[4 * j + 3] += t.y;
+  }
+}
+
+__device__ inline void make_features(std::uint32_t (&phi)[16], const float (&u)[32],
+                                     const float (&shift)[2]) {
+#pragma unroll
+  for (int k = 0; k < 16; ++k) {
+    phi[k] = pack_bf16(exp2_fast(u[2 * k] - shift[k % 2]), exp2_fast(u[2 * k + 1] - shift[k % 2]));
+  }
+}
+
+/// Sums of the rounded features, whose errors cancel against those of S. weights: of the tokens, of
+/// given scales.
+template <bool kGiven>
+__device__ inline void add_sums(float (&z)[2], const std::uint32_t (&phi)[16],
+                                const float* weights) {
+#pragma unroll
+  for (int k = 0; k < 16; ++k) {
+    float2 weight{1, 1};
+    if constexpr (kGiven) weight = *reinterpret_cast<const float2*>(weights + 8 * (k / 2));
+    const float2 rounded = unpack<false>(phi[k]);
+    z[k % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[k % 2]));
+  }
+}
+
 /// A block's part of the sums.
 struct StateWork {
   char* shared;
@@ -130,59 +177,25 @@ __device__ void consume(const StateArguments& a, const StateWork& work) {
     const auto stage = Shape::stage(shared, ring.stage);
     wait(barriers.full + ring.stage, ring.parity);
     const std::uint32_t x = shared_address(stage.x()), y = shared_address(stage.y());
-    // Of two owned slices, one multiplies while the other takes exponentials.
     float u[kOwned][32];
     if (a.tokens.half) {
-      mma_fence();
-#pragma unroll
-      for (int i = 0; i < kOwned; ++i) {
-        multiply_tiles<true, kDim>(u[i], low + i * Tile<kDim>::kBytes, x, false);
-        multiply<true>(u[i], high[i], x, true);
-        mma_commit();
-      }
-      mma_wait<kOwned - 1>();
+      project<true>(u, high, low, x);
     } else {
-      mma_fence();
-#pragma unroll
-      for (int i = 0; i < kOwned; ++i) {
-        multiply_tiles<false, kDim>(u[i], low + i * Tile<kDim>::kBytes, x, false);
-        multiply<false>(u[i], high[i], x, true);
-        mma_commit();
-      }
-      mma_wait<kOwned - 1>();
+      project<false>(u, high, low, x);
     }
     std::uint32_t phi[kOwned][16];
 #pragma unroll
     for (int i = 0; i < kOwned; ++i) {
       if (i > 0) mma_wait<1>();
       settle(u[i]);
-      // Terms may be large: added last, with one rounding.
-#pragma unroll
-      for (int j = 0; j < 8; ++j) {
-        const float2 t = *reinterpret_cast<const float2*>(stage.terms() + 8 * j + place.column);
-        u[i][4 * j] += t.x, u[i][4 * j + 1] += t.y;
-        u[i][4 * j + 2] += t.x, u[i][4 * j + 3] += t.y;
-      }
+      add_terms(u[i], stage.terms() + place.column);
       if constexpr (!kGiven) {
         raise_scales<kDim, Shape::kSumColumns>(u[i], bias[i], c[i], z[i], sum[i]);
       }
       const float shift[2] = {c[i][0] - bias[i][0], c[i][1] - bias[i][1]};
-#pragma unroll
-      for (int k = 0; k < 16; ++k) {
-        phi[i][k] = pack_bf16(exp2_fast(u[i][2 * k] - shift[k % 2]),
-                              exp2_fast(u[i][2 * k + 1] - shift[k % 2]));
-      }
+      make_features(phi[i], u[i], shift);
       if constexpr (!Shape::kOnesColumn) {
-        // Sums of the rounded features: their errors cancel against those of S.
-#pragma unroll
-        for (int k = 0; k < 16; ++k) {
-          float2 weight{1, 1};
-          if constexpr (kGiven) {
-            weight = *reinterpret_cast<const float2*>(stage.weights() + 8 * (k / 2) + place.column);
-          }
-          const float2 rounded = unpack<false>(phi[i][k]);
-          z[i][k % 2] = fmaf(rounded.x, weight.x, fmaf(rounded.y, weight.y, z[i][k % 2]));
-        }
+        add_sums<kGiven>(z[i], phi[i], stage.weights() + place.column);
       }
       mma_fence();
 #pragma unroll
