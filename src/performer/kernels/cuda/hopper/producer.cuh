@@ -56,17 +56,17 @@ class Producer {
   /// Begins to copy tokens [first, first + 64) into a stage, once it is free. The copy completes
   /// queries; others need finish().
   template <class StageType>
-  __device__ void begin(std::int64_t first, StageType stage, Barrier* empty, std::uint32_t parity,
-                        Barrier* raw, Barrier* full) const {
-    wait(empty, parity);
-    Barrier* copied = kPaired ? raw : full;
+  __device__ void begin(std::int64_t first, StageType stage, const StageBarriers& barriers,
+                        std::uint32_t parity) const {
+    wait(barriers.empty, parity);
+    Barrier* copied = kPaired ? barriers.raw : barriers.full;
     if (!t_.mapped) {
       gather(t_.x, x_, first, stage.x());
       if constexpr (kPaired) gather(t_.y, y_, first, stage.y());
       if constexpr (!kPaired) {
         fence_async();
         __syncwarp();
-        if (threadIdx.x % 32 == 0) arrive(full);
+        if (threadIdx.x % 32 == 0) arrive(barriers.full);
       }
     } else if (threadIdx.x % 32 == 0) {
       arrive_expecting(copied, (kPaired ? 2 : 1) * Tile<kDim>::kBytes);
@@ -95,8 +95,8 @@ class Producer {
   /// Hands the tokens that `begin` copied over. hook(stage) comes first and tells whether it wrote
   /// what tensor cores read.
   template <class StageType, class Hook>
-  __device__ void finish(std::int64_t first, StageType stage, Barrier* raw, std::uint32_t parity,
-                         Barrier* full, Hook hook) const {
+  __device__ void finish(std::int64_t first, StageType stage, const StageBarriers& barriers,
+                         std::uint32_t parity, Hook hook) const {
     if constexpr (kPaired) {
       const auto left = static_cast<int>(min(length_ - first, static_cast<std::int64_t>(kRows)));
       const bool plain = kKind == Kind::kKeys && !has_key_data() && left == kRows;
@@ -112,14 +112,14 @@ class Producer {
         dead = __any_sync(~0U, dead);
         __syncwarp();  // terms of other lanes
       }
-      if (t_.mapped) wait(raw, parity);
+      if (t_.mapped) wait(barriers.raw, parity);
       if (t_.half) {
         visit_chunks<true>(first, stage, plain, dead);
       } else if (kKind != Kind::kSums || dead) {
         visit_chunks<false>(first, stage, plain, dead);
       }
       const bool wrote = hook(stage);
-      hand_over(full, wrote || t_.half || dead || !t_.mapped);
+      hand_over(barriers.full, wrote || t_.half || dead || !t_.mapped);
     }
   }
 
@@ -277,13 +277,13 @@ __device__ void produce_tiles(const Producer<kDim, kKind>& producer, std::int64_
     const int next = tile + ahead;
     if (next >= mine && next < count) {
       const Ring at(before + next, shape.stages);
-      producer.begin((first_tile + next) * kRows, stage(at.stage), ring.empty + at.stage,
-                     at.parity ^ 1, ring.raw + at.stage, ring.full + at.stage);
+      producer.begin((first_tile + next) * kRows, stage(at.stage), ring.of(at.stage),
+                     at.parity ^ 1);
     }
     if (tile < mine) continue;
     const Ring at(before + tile, shape.stages);
-    producer.finish((first_tile + tile) * kRows, stage(at.stage), ring.raw + at.stage, at.parity,
-                    ring.full + at.stage, [](const auto&) { return false; });
+    producer.finish((first_tile + tile) * kRows, stage(at.stage), ring.of(at.stage), at.parity,
+                    [](const auto&) { return false; });
     if (!hooked) hook();
     hooked = true;
   }

@@ -16,13 +16,21 @@ struct Ring {
       : stage(index % stages), parity(static_cast<std::uint32_t>(index / stages & 1)) {}
 };
 
-/// The barriers of a ring: copied, ready, and free again.
+/// The barriers of a stage: copied, ready, and free again.
+struct StageBarriers {
+  Barrier *raw, *full, *empty;
+};
+
+/// Those of a ring's stages.
 struct RingBarriers {
   Barrier *raw, *full, *empty;
 
   __device__ RingBarriers(void* at, int stages)
       : raw(static_cast<Barrier*>(at)), full(raw + stages), empty(full + stages) {}
   __device__ Barrier* end(int stages) const { return empty + stages; }
+  __device__ StageBarriers of(int stage) const {
+    return {raw + stage, full + stage, empty + stage};
+  }
 
   /// full_arrivals: 32 where a producer's warp hands tiles over, 1 where the copy itself does.
   __device__ void initialise(int stages, int full_arrivals, int consumer_warps) const {

@@ -93,8 +93,8 @@ __device__ void feed_side(const ScanArguments& a, const ScanBlock& block, const 
 #pragma unroll 1
   for (int t = mine; t < block.tiles; t += stages) {
     const std::int64_t first = block.token(t, a.reverse);
-    producer.begin(first, stage, ring.empty + mine, parity ^ 1, ring.raw + mine, ring.full + mine);
-    producer.finish(first, stage, ring.raw + mine, parity, ring.full + mine, hook);
+    producer.begin(first, stage, ring.of(mine), parity ^ 1);
+    producer.finish(first, stage, ring.of(mine), parity, hook);
     parity ^= 1;
   }
 }
