@@ -30,16 +30,17 @@ std::size_t backward_workspace(Path path, const FavorProblem& problem, const Dev
 
 cudaError_t forward(Path path, const FavorProblem& problem, const ForwardOutputs& outputs,
                     const Device& device, void* workspace, cudaStream_t stream) {
-  return path == Path::kHopper ? hopper::forward(problem, outputs, device, workspace, stream)
-                               : portable::forward(problem, outputs, device, workspace, stream);
+  const Run run{device, workspace, stream};
+  return path == Path::kHopper ? hopper::forward(problem, outputs, run)
+                               : portable::forward(problem, outputs, run);
 }
 
 cudaError_t backward(Path path, const FavorProblem& problem, const BackwardInputs& inputs,
                      const BackwardOutputs& outputs, const Device& device, void* workspace,
                      cudaStream_t stream) {
-  return path == Path::kHopper
-             ? hopper::backward(problem, inputs, outputs, device, workspace, stream)
-             : portable::backward(problem, inputs, outputs, device, workspace, stream);
+  const Run run{device, workspace, stream};
+  return path == Path::kHopper ? hopper::backward(problem, inputs, outputs, run)
+                               : portable::backward(problem, inputs, outputs, run);
 }
 
 }  // namespace performer::kernels::cuda

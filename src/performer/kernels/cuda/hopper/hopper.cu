@@ -154,15 +154,14 @@ std::size_t backward_workspace(const FavorProblem& p, const Device& device) {
                   : BackwardPlan(p, {}, device, nullptr).bytes;
 }
 
-cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const Device& device,
-                    void* workspace, cudaStream_t stream) {
+cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const Run& run) {
   if (p.sequences == 0) return cudaSuccess;
   // Autograd calls from threads of its own, where no context is current yet: maps need one.
-  cudaError_t error = cudaSetDevice(device.index);
+  cudaError_t error = cudaSetDevice(run.device.index);
   if (error != cudaSuccess) return error;
-  if (p.causal) return causal_forward(p, outputs, device, workspace, stream);
+  if (p.causal) return causal_forward(p, outputs, run);
   const auto dim = static_cast<int>(p.dim);
-  ForwardPlan plan(p, device, workspace);
+  ForwardPlan plan(p, run.device, run.workspace);
   plan.merge.state = outputs.state;
   if (plan.merge.partials == 1 && p.initial.kv == nullptr && p.features == plan.merge.slices * 64) {
     plan.state.sum = outputs.state.kv, plan.state.normalizer = outputs.state.normalizer;
@@ -170,34 +169,33 @@ cudaError_t forward(const FavorProblem& p, const ForwardOutputs& outputs, const 
   }
   plan.output.out = target(outputs.out);
   plan.output.row_sum = outputs.row_sum, plan.output.row_log2 = outputs.row_log2_scale;
-  error = pack_sides(p, plan.sides, stream);
-  if (error == cudaSuccess) error = sum_keys(plan.state, dim, stream);
-  if (error == cudaSuccess) error = merge_states(plan.merge, dim, stream);
+  error = pack_sides(p, plan.sides, run.stream);
+  if (error == cudaSuccess) error = sum_keys(plan.state, dim, run.stream);
+  if (error == cudaSuccess) error = merge_states(plan.merge, dim, run.stream);
   if (error != cudaSuccess || p.query_length == 0) return error;
-  return write_output(plan.output, dim, device.multiprocessors, stream);
+  return write_output(plan.output, dim, run.device.multiprocessors, run.stream);
 }
 
 cudaError_t backward(const FavorProblem& p, const BackwardInputs& inputs,
-                     const BackwardOutputs& outputs, const Device& device, void* workspace,
-                     cudaStream_t stream) {
+                     const BackwardOutputs& outputs, const Run& run) {
   if (p.sequences == 0) return cudaSuccess;
-  cudaError_t error = cudaSetDevice(device.index);
+  cudaError_t error = cudaSetDevice(run.device.index);
   if (error != cudaSuccess) return error;
-  if (p.causal) return causal_backward(p, inputs, outputs, device, workspace, stream);
+  if (p.causal) return causal_backward(p, inputs, outputs, run);
   const auto dim = static_cast<int>(p.dim);
-  BackwardPlan plan(p, inputs, device, workspace);
+  BackwardPlan plan(p, inputs, run.device, run.workspace);
   plan.merge.grad_initial = outputs.state;
   plan.pull_rows.x = target(outputs.q);
   plan.pull_keys.x = target(outputs.k), plan.pull_keys.y = target(outputs.v);
-  error = pack_sides(p, plan.sides, stream);
-  if (error == cudaSuccess) error = pack_state(plan.state_tiles, dim, stream);
+  error = pack_sides(p, plan.sides, run.stream);
+  if (error == cudaSuccess) error = pack_state(plan.state_tiles, dim, run.stream);
   if (error == cudaSuccess && p.query_length > 0) {
-    error = pull_back_rows(plan.pull_rows, dim, device.multiprocessors, stream);
+    error = pull_back_rows(plan.pull_rows, dim, run.device.multiprocessors, run.stream);
   }
-  if (error == cudaSuccess) error = sum_rows(plan.rows_sum, dim, stream);
-  if (error == cudaSuccess) error = merge_gradients(plan.merge, dim, stream);
+  if (error == cudaSuccess) error = sum_rows(plan.rows_sum, dim, run.stream);
+  if (error == cudaSuccess) error = merge_gradients(plan.merge, dim, run.stream);
   if (error != cudaSuccess || p.key_length == 0) return error;
-  return pull_back_keys(plan.pull_keys, dim, device.multiprocessors, stream);
+  return pull_back_keys(plan.pull_keys, dim, run.device.multiprocessors, run.stream);
 }
 
 }  // namespace performer::kernels::cuda::hopper

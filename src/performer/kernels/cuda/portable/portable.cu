@@ -62,51 +62,49 @@ std::size_t backward_workspace(const FavorProblem& problem, const Device& device
   return workspace.bytes();
 }
 
-cudaError_t forward(const FavorProblem& problem, const ForwardOutputs& outputs,
-                    const Device& device, void* memory, cudaStream_t stream) {
-  if (problem.causal) return causal_forward(problem, outputs, device, memory, stream);
-  Workspace workspace(memory);
-  const ForwardPlan plan(problem, device, workspace);
+cudaError_t forward(const FavorProblem& problem, const ForwardOutputs& outputs, const Run& run) {
+  if (problem.causal) return causal_forward(problem, outputs, run);
+  Workspace workspace(run.workspace);
+  const ForwardPlan plan(problem, run.device, workspace);
   const StateView& state = outputs.state;
   Partials partials = plan.partials;
   if (plan.splits == 1) partials = {state.kv, state.normalizer, state.log2_scale};
-  cudaError_t error = launch_key_states(problem, device, plan.splits, partials, stream);
+  cudaError_t error = launch_key_states(problem, run.device, plan.splits, partials, run.stream);
   if (error != cudaSuccess) return error;
-  error = launch_merge_states(problem, problem.initial, plan.splits, partials, state, stream);
+  error = launch_merge_states(problem, problem.initial, plan.splits, partials, state, run.stream);
   if (error != cudaSuccess) return error;
-  return launch_attend(problem, state, outputs, device, stream);
+  return launch_attend(problem, state, outputs, run.device, run.stream);
 }
 
 cudaError_t backward(const FavorProblem& problem, const BackwardInputs& inputs,
-                     const BackwardOutputs& outputs, const Device& device, void* memory,
-                     cudaStream_t stream) {
-  if (problem.causal) return causal_backward(problem, inputs, outputs, device, memory, stream);
-  Workspace workspace(memory);
-  const BackwardPlan plan(problem, device, workspace);
+                     const BackwardOutputs& outputs, const Run& run) {
+  if (problem.causal) return causal_backward(problem, inputs, outputs, run);
+  Workspace workspace(run.workspace);
+  const BackwardPlan plan(problem, run.device, workspace);
   const StateView& sums = outputs.sums;
   if (sums.kv == nullptr || sums.normalizer == nullptr) return cudaErrorInvalidValue;
 
   // The out of 16-bit calls is rounded: along would be off by as much where differences cancel.
   const bool rounded = problem.dtype != Dtype::kFloat || inputs.out.data == nullptr;
   cudaError_t error =
-      rounded
-          ? launch_exact_along(problem, inputs.state, inputs.grad_out, plan.along, device, stream)
-          : launch_along(problem, inputs.out, inputs.grad_out, plan.along, stream);
+      rounded ? launch_exact_along(problem, inputs.state, inputs.grad_out, plan.along, run.device,
+                                   run.stream)
+              : launch_along(problem, inputs.out, inputs.grad_out, plan.along, run.stream);
   if (error != cudaSuccess) return error;
 
   Partials partials = plan.partials;
   if (plan.splits == 1) partials = {sums.kv, sums.normalizer, nullptr};
   partials.log2_scale = nullptr;  // all in the scales of the final state
-  error = launch_gradient_sums(problem, inputs, plan.along, plan.splits, partials, stream);
+  error = launch_gradient_sums(problem, inputs, plan.along, plan.splits, partials, run.stream);
   if (error != cudaSuccess) return error;
-  error = launch_merge_states(problem, inputs.grad_state, plan.splits, partials, sums, stream);
+  error = launch_merge_states(problem, inputs.grad_state, plan.splits, partials, sums, run.stream);
   if (error != cudaSuccess) return error;
 
-  error = launch_query_gradient(problem, inputs, plan.along, outputs.q, stream);
+  error = launch_query_gradient(problem, inputs, plan.along, outputs.q, run.stream);
   if (error != cudaSuccess) return error;
-  error = launch_key_gradient(problem, inputs.state, sums, outputs.k, outputs.v, stream);
+  error = launch_key_gradient(problem, inputs.state, sums, outputs.k, outputs.v, run.stream);
   if (error != cudaSuccess || outputs.state.normalizer == nullptr) return error;
-  return launch_initial_gradient(problem, inputs, sums, outputs.state, stream);
+  return launch_initial_gradient(problem, inputs, sums, outputs.state, run.stream);
 }
 
 }  // namespace performer::kernels::cuda::portable

@@ -141,25 +141,23 @@ std::size_t causal_backward_workspace(const FavorProblem& p, const Device& devic
   return Plan(p, device, true, nullptr).bytes;
 }
 
-cudaError_t causal_forward(const FavorProblem& p, const ForwardOutputs& outputs,
-                           const Device& device, void* workspace, cudaStream_t stream) {
-  const Plan plan(p, device, false, workspace);
+cudaError_t causal_forward(const FavorProblem& p, const ForwardOutputs& outputs, const Run& run) {
+  const Plan plan(p, run.device, false, run.workspace);
   ScanArguments a = plan.scan;
   a.carried = of_heads(keys(p), p.heads), a.reading = queries(p);
   a.carried_side = plan.sides.key.projection, a.reading_side = plan.sides.query.projection;
   a.last = outputs.state;
   set_target(a, p, outputs.out, p.heads);
   a.row_sum = outputs.row_sum, a.row_log2 = outputs.row_log2_scale;
-  cudaError_t error = plan.begin(p, stream);
-  if (error == cudaSuccess) error = plan.open(a, p, p.initial, stream);
-  if (error == cudaSuccess) error = scan_apply(a, static_cast<int>(p.dim), stream);
+  cudaError_t error = plan.begin(p, run.stream);
+  if (error == cudaSuccess) error = plan.open(a, p, p.initial, run.stream);
+  if (error == cudaSuccess) error = scan_apply(a, static_cast<int>(p.dim), run.stream);
   return error;
 }
 
 cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
-                            const BackwardOutputs& outputs, const Device& device, void* workspace,
-                            cudaStream_t stream) {
-  const Plan plan(p, device, true, workspace);
+                            const BackwardOutputs& outputs, const Run& run) {
+  const Plan plan(p, run.device, true, run.workspace);
   const auto dim = static_cast<int>(p.dim);
   ScanArguments forth = plan.scan;
   forth.carried = keys(p), forth.reading = rows(p, inputs);
@@ -176,16 +174,16 @@ cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
   StateView after = inputs.grad_state;  // of the final state, at its scale
   after.log2_scale = inputs.state.log2_scale;
 
-  cudaError_t error = plan.begin(p, stream);
-  if (error == cudaSuccess) error = plan.open(forth, p, p.initial, stream);
-  if (error == cudaSuccess) error = scan_pull_back(forth, dim, stream);
+  cudaError_t error = plan.begin(p, run.stream);
+  if (error == cudaSuccess) error = plan.open(forth, p, p.initial, run.stream);
+  if (error == cudaSuccess) error = scan_pull_back(forth, dim, run.stream);
   if (error == cudaSuccess) {
-    error = plan.open(back, p, after.kv == nullptr ? StateView{} : after, stream);
+    error = plan.open(back, p, after.kv == nullptr ? StateView{} : after, run.stream);
   }
   if (error != cudaSuccess) return error;
   ScanArguments of_values = back;
   set_target(of_values, p, outputs.v, p.key_heads);
-  error = scan_apply(of_values, dim, stream);
+  error = scan_apply(of_values, dim, run.stream);
   if (error != cudaSuccess) return error;
   set_target(back, p, outputs.k, p.key_heads);
   if (outputs.state.kv != nullptr) {
@@ -194,7 +192,7 @@ cudaError_t causal_backward(const FavorProblem& p, const BackwardInputs& inputs,
     back.last.log2_scale = nullptr;
     back.last_scale = p.initial.log2_scale;
   }
-  return scan_pull_back(back, dim, stream);
+  return scan_pull_back(back, dim, run.stream);
 }
 
 }  // namespace performer::kernels::cuda::hopper

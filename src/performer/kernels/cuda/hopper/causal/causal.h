@@ -4,6 +4,7 @@
 
 #include <cstddef>
 
+#include "performer/kernels/cuda/common/run.h"
 #include "performer/kernels/cuda/kernels.h"
 
 // Causal FAVOR+ of the Hopper path: the scans of scan.h, in the order of a call.
@@ -17,9 +18,8 @@ std::size_t causal_forward_workspace(const FavorProblem& problem, const Device& 
 std::size_t causal_backward_workspace(const FavorProblem& problem, const Device& device);
 
 cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& outputs,
-                           const Device& device, void* workspace, cudaStream_t stream);
+                           const Run& run);
 cudaError_t causal_backward(const FavorProblem& problem, const BackwardInputs& inputs,
-                            const BackwardOutputs& outputs, const Device& device, void* workspace,
-                            cudaStream_t stream);
+                            const BackwardOutputs& outputs, const Run& run);
 
 }  // namespace performer::kernels::cuda::hopper

@@ -60,12 +60,12 @@ std::size_t causal_forward_workspace(const FavorProblem& problem, const Device& 
 }
 
 cudaError_t causal_forward(const FavorProblem& problem, const ForwardOutputs& outputs,
-                           const Device& device, void* memory, cudaStream_t stream) {
-  Workspace workspace(memory);
-  const CausalCall call = planned(problem, device, workspace);
+                           const Run& run) {
+  Workspace workspace(run.workspace);
+  const CausalCall call = planned(problem, run.device, workspace);
   if (call.items == 0) return cudaSuccess;
-  const cudaError_t error = launch_states_before(call, stream);
-  return error != cudaSuccess ? error : launch_causal_outputs(call, outputs, stream);
+  const cudaError_t error = launch_states_before(call, run.stream);
+  return error != cudaSuccess ? error : launch_causal_outputs(call, outputs, run.stream);
 }
 
 std::size_t causal_backward_workspace(const FavorProblem& problem, const Device& device) {
@@ -76,17 +76,16 @@ std::size_t causal_backward_workspace(const FavorProblem& problem, const Device&
 }
 
 cudaError_t causal_backward(const FavorProblem& problem, const BackwardInputs& inputs,
-                            const BackwardOutputs& outputs, const Device& device, void* memory,
-                            cudaStream_t stream) {
-  Workspace workspace(memory);
-  CausalCall call = planned(problem, device, workspace);
+                            const BackwardOutputs& outputs, const Run& run) {
+  Workspace workspace(run.workspace);
+  CausalCall call = planned(problem, run.device, workspace);
   if (call.items == 0) return cudaSuccess;
   call.keys_along = outputs.k;
   call.along = take_along(problem, workspace);
-  cudaError_t error = launch_states_before(call, stream);
-  if (error == cudaSuccess) error = launch_query_gradients(call, inputs, outputs, stream);
-  if (error == cudaSuccess) error = launch_gradients_after(call, inputs, stream);
-  return error != cudaSuccess ? error : launch_key_gradients(call, inputs, outputs, stream);
+  cudaError_t error = launch_states_before(call, run.stream);
+  if (error == cudaSuccess) error = launch_query_gradients(call, inputs, outputs, run.stream);
+  if (error == cudaSuccess) error = launch_gradients_after(call, inputs, run.stream);
+  return error != cudaSuccess ? error : launch_key_gradients(call, inputs, outputs, run.stream);
 }
 
 }  // namespace performer::kernels::cuda::portable
