@@ -110,12 +110,7 @@ __device__ void consume(const PullBackArguments& a,
   Piece::for_each(a.items, a.tokens.length, [&](Piece piece) {
     wait(block.loaded, parity);
     parity ^= 1;
-    for (int tile = piece.first(consumer, Shape::kConsumers); tile < piece.count;
-         tile += Shape::kConsumers) {
-      const Ring ring(piece.before + tile, shape.ring_shape.stages);
-      const auto stage = shape.stage(block.shared, ring.stage);
-      const std::int64_t first_token = (piece.begin + tile) * kRows;
-      wait(block.ring.full + ring.stage, ring.parity);
+    block.visit_tiles(piece, consumer, [&](const auto& stage, std::int64_t first_token) {
       const std::uint32_t y = shared_address(stage.y());
       const std::uint32_t x = shared_address(stage.x());
       Fragment<kDim> tokens;  // of 128 columns it has no room in registers
@@ -228,10 +223,7 @@ __device__ void consume(const PullBackArguments& a,
         store_tile<kDim>(stage.y(), a.y, a.y.data + n * a.y.batch + head * a.y.head, first_token,
                          a.tokens.length);
       }
-      fence_async();  // the next copy into the stage is not an ordinary write
-      __syncwarp();
-      if (threadIdx.x % 32 == 0) arrive(block.ring.empty + ring.stage);
-    }
+    });
     if (threadIdx.x % 32 == 0) arrive(block.released);
   });
 }
