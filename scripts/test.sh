@@ -2,7 +2,7 @@
 # All that CI runs, step by step. Each step writes build/logs/<step>.log; the last line counts tests.
 # A step that has passed is not run again until a file of the tree, or the environment, has changed.
 #
-# usage: test.sh [all]     all: every architecture, every instruction set under the sanitizers
+# usage: test.sh [all]     all: every CUDA architecture, every instruction set under the sanitizers
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
@@ -106,7 +106,7 @@ need setup scripts/setup.sh
 tree=$(hash_tree)
 step lint scripts/lint.sh check
 if command -v nvcc >/dev/null; then
-  step nvcc .venv/bin/python scripts/nvcc.py build
+  step nvcc .venv/bin/python scripts/nvcc.py build ${scope:+--all}
 else
   printf '%-18s SKIPPED: no nvcc on PATH, the CUDA kernels were not compiled\n' nvcc
 fi

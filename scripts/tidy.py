@@ -7,7 +7,6 @@ several of a target as one unit.
 usage: tidy.py BUILD_FOLDER
 """
 
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,8 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+
+from result_cache import ResultCache, key_of
 
 ROOT = Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.MULTILINE)
@@ -82,11 +83,10 @@ def our_files(source: Path, seen: set[Path] | None = None) -> set[Path]:
 def content_key(unit: Unit, tool: str) -> str:
     """Of all that clang-tidy reads, but for the system's headers; the same in every checkout."""
     words = [word.replace(str(ROOT), "") for word in unit.arguments]
-    digest = hashlib.sha256(json.dumps([words, tool]).encode())
-    files = {file for source in unit.sources for file in our_files(source)}
-    for path in [ROOT / ".clang-tidy", *sorted(files)]:
-        digest.update(str(path.relative_to(ROOT)).encode() + b"\0" + path.read_bytes() + b"\0")
-    return digest.hexdigest()
+    files = sorted({file for source in unit.sources for file in our_files(source)})
+    parts = [ROOT / ".clang-tidy", ROOT / "requirements.txt", *files]
+    named = [part for path in parts for part in (str(path.relative_to(ROOT)), path.read_bytes())]
+    return key_of(tool, json.dumps(words), *named)
 
 
 def check(unit: Unit, database: Path) -> str:
@@ -103,8 +103,9 @@ def check(unit: Unit, database: Path) -> str:
 def main() -> int:
     build = Path(sys.argv[1]).resolve()
     tool = subprocess.run(["clang-tidy", "--version"], capture_output=True, text=True, check=True)
-    database, passed = build / "tidy", build / "tidy" / "passed"
-    passed.mkdir(parents=True, exist_ok=True)
+    database = build / "tidy"
+    database.mkdir(exist_ok=True)
+    passed = ResultCache("tidy")
 
     units = find_units(build)
     commands = [
@@ -113,7 +114,7 @@ def main() -> int:
     ]
     (database / "compile_commands.json").write_text(json.dumps(commands))
     keys = {unit.file: content_key(unit, tool.stdout) for unit in units}
-    pending = [unit for unit in units if not (passed / keys[unit.file]).exists()]
+    pending = [unit for unit in units if passed.get(keys[unit.file]) is None]
 
     failures = 0
     with ThreadPoolExecutor(os.cpu_count()) as pool:
@@ -124,7 +125,7 @@ def main() -> int:
                 print(text, flush=True)
                 failures += 1
             else:
-                (passed / keys[unit.file]).touch()
+                passed.put(keys[unit.file], unit.names)
     print(f"tidy: {failures} of {len(pending)} units with complaints, {len(units)} in all")
     return 1 if failures else 0
 
