@@ -3,7 +3,7 @@
 #include <functional>
 #include <map>
 
-#include "performer/ops/favor/call.h"
+#include "performer/ops/favor/arguments.h"
 #include "performer/ops/favor/schema.h"
 #include "performer/ops/projection/projection.h"
 #include "performer/ops/projection/structured.h"
@@ -41,25 +41,15 @@ OpCase small_case(Draw& draw) {
 
 Values favor_values(const Inputs& in) {
   const FavorArgs a = favor_args(in.q, in.k, in.v, in.W, in.options);
-  return {{"q", a.q},
-          {"k", a.k},
-          {"v", a.v},
-          {"projection", maybe(a.projection)},
-          {"feature_map", a.feature_map},
-          {"causal", a.causal},
-          {"scale", maybe(a.scale)},
-          {"eps", maybe(a.eps)},
-          {"renormalize", a.renormalize},
-          {"key_mask", maybe(a.key_mask)},
-          {"cu_seqlens_q", maybe(a.cu_seqlens_q)},
-          {"cu_seqlens_k", maybe(a.cu_seqlens_k)},
-          {"projection_k", maybe(a.projection_k)},
-          {"bias_q", maybe(a.bias_q)},
-          {"bias_k", maybe(a.bias_k)},
-          {"key_bias", maybe(a.key_bias)},
-          {"state_kv", maybe(a.state_kv)},
-          {"state_normalizer", maybe(a.state_normalizer)},
-          {"state_log2_scale", maybe(a.state_log2_scale)}};
+  Values values;
+  for_each_field(kBackwardFields, [&](const auto& field) {
+    if constexpr (kIsTensor<typename std::remove_cvref_t<decltype(field)>::Type>) {
+      values[field.name] = maybe(a.*field.member);
+    } else {
+      values[field.name] = a.*field.member;
+    }
+  });
+  return values;
 }
 
 /// The values in the schema's order; None for what an optional argument is not given.
@@ -103,7 +93,8 @@ OperatorCall backward_call(const c10::OperatorHandle& op, Draw& draw) {
                                 &a.key_bias,   &a.state_kv,     &a.state_normalizer};
   for (int i = 0; i < 3; ++i) needs.push_back(draw.one_in(2));
   for (const Tensor* p : parameters) needs.push_back(p->defined() && draw.one_in(2));
-  needs.set(kStateNormalizer, needs.get(kStateKv));  // of the state both or none
+  needs.set(gradient_of(&FavorArgs::state_normalizer),  // of the state both or none
+            needs.get(gradient_of(&FavorArgs::state_kv)));
   values["needs"] = needs;
   return assemble(op, values);
 }

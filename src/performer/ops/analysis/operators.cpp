@@ -6,12 +6,11 @@
 
 #include "performer/ops/analysis/attention_map.h"
 #include "performer/ops/analysis/quality.h"
+#include "performer/ops/favor/fields.h"
 
 // Registration of the operators that look at attention rather than apply it.
 namespace performer {
 namespace {
-
-using OptionalTensor = std::optional<Tensor>;
 
 Causality to_causality(bool causal) {
   return causal ? Causality::kCausal : Causality::kBidirectional;
@@ -22,26 +21,15 @@ MapSelection to_selection(const OptionalTensor& rows, const OptionalTensor& colu
   return {rows.value_or(Tensor()), columns.value_or(Tensor()), pool};
 }
 
-Tensor attention_map_op(const Tensor& q, const Tensor& k, const OptionalTensor& projection,
-                        c10::string_view feature_map, bool causal, std::optional<double> scale,
-                        std::optional<double> eps, bool renormalize, const OptionalTensor& key_mask,
-                        const OptionalTensor& projection_k, const OptionalTensor& bias_q,
-                        const OptionalTensor& bias_k, const OptionalTensor& key_bias,
-                        const OptionalTensor& rows, const OptionalTensor& columns,
-                        std::optional<std::int64_t> pool) {
-  FavorOptions options;
-  options.feature_map = parse_feature_map(feature_map);
-  options.causality = to_causality(causal);
-  options.scale = scale;
-  options.eps = eps;
-  options.renormalize = renormalize ? Renormalize::kYes : Renormalize::kNo;
-  options.key_mask = key_mask.value_or(Tensor());
-  options.projection_k = projection_k.value_or(Tensor());
-  options.bias_q = bias_q.value_or(Tensor());
-  options.bias_k = bias_k.value_or(Tensor());
-  options.key_bias = key_bias.value_or(Tensor());
-  return attention_map(q, k, projection.value_or(Tensor()), options,
-                       to_selection(rows, columns, pool));
+// favor_attention's arguments (fields.h), and what to look at.
+constexpr auto kAttentionMapFields =
+    std::tuple_cat(kMapFields, std::tuple{Field{"rows", &MapSelection::rows},
+                                          Field{"columns", &MapSelection::columns},
+                                          Field{"pool", &MapSelection::pool}});
+using AttentionMapSignature = Signature<kAttentionMapFields, kRequired, 0, FavorArgs, MapSelection>;
+
+Tensor attention_map_op(const FavorArgs& a, const MapSelection& selection) {
+  return attention_map(a.q, a.k, a.projection, favor_options(a), selection);
 }
 
 Tensor exact_attention_map_op(const Tensor& q, const Tensor& k, bool causal,
@@ -56,26 +44,19 @@ Tensor exact_attention_map_op(const Tensor& q, const Tensor& k, bool causal,
   return exact_attention_map(q, k, options, to_selection(rows, columns, pool));
 }
 
+struct Sampling {
+  std::int64_t samples = 0, seed = 0;
+};
+constexpr auto kSampledQualityFields = std::tuple_cat(
+    kQualityFields,
+    std::tuple{Field{"samples", &Sampling::samples}, Field{"seed", &Sampling::seed}});
+using QualitySignature = Signature<kSampledQualityFields, kRequired, 0, FavorArgs, Sampling>;
+
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> approximation_quality_op(
-    const Tensor& q, const Tensor& k, const Tensor& v, const OptionalTensor& projection,
-    c10::string_view feature_map, bool causal, std::optional<double> scale,
-    std::optional<double> eps, const OptionalTensor& key_mask, const OptionalTensor& projection_k,
-    const OptionalTensor& bias_q, const OptionalTensor& bias_k, const OptionalTensor& key_bias,
-    std::int64_t samples, std::int64_t seed) {
-  QualityOptions options;
-  options.favor.feature_map = parse_feature_map(feature_map);
-  options.favor.causality = to_causality(causal);
-  options.favor.scale = scale;
-  options.favor.eps = eps;
-  options.favor.key_mask = key_mask.value_or(Tensor());
-  options.favor.projection_k = projection_k.value_or(Tensor());
-  options.favor.bias_q = bias_q.value_or(Tensor());
-  options.favor.bias_k = bias_k.value_or(Tensor());
-  options.favor.key_bias = key_bias.value_or(Tensor());
-  options.samples = samples;
-  options.seed = static_cast<std::uint64_t>(seed);
-  const ApproximationQuality found =
-      approximation_quality(q, k, v, projection.value_or(Tensor()), options);
+    const FavorArgs& a, const Sampling& sampling) {
+  const QualityOptions options{favor_options(a), sampling.samples,
+                               static_cast<std::uint64_t>(sampling.seed)};
+  const ApproximationQuality found = approximation_quality(a.q, a.k, a.v, a.projection, options);
   return {found.squared_sum, found.predicted_error, found.effective_samples,
           found.error,       found.uniform_error,   found.suggested_features};
 }
@@ -92,23 +73,18 @@ std::string quality_verdict_op(const Tensor& error, const Tensor& uniform_error,
 }  // namespace
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {
-  m.def(
-      "attention_map(Tensor q, Tensor k, Tensor? projection, str feature_map, bool causal, float? "
-      "scale, float? eps, bool renormalize, Tensor? key_mask, Tensor? projection_k, Tensor? "
-      "bias_q, Tensor? bias_k, Tensor? key_bias, Tensor? rows, Tensor? columns, int? pool) -> "
-      "Tensor",
-      &attention_map_op);
+  m.def(("attention_map(" + AttentionMapSignature::text() + ") -> Tensor").c_str(),
+        AttentionMapSignature::function<&attention_map_op>);
   m.def(
       "exact_attention_map(Tensor q, Tensor k, bool causal, float? scale, Tensor? key_mask, "
       "Tensor? key_bias, Tensor? rows, Tensor? columns, int? pool) -> Tensor",
       &exact_attention_map_op);
   m.def(
-      "approximation_quality(Tensor q, Tensor k, Tensor v, Tensor? projection, str feature_map, "
-      "bool causal, float? scale, float? eps, Tensor? key_mask, Tensor? projection_k, Tensor? "
-      "bias_q, Tensor? bias_k, Tensor? key_bias, int samples, int seed) -> (Tensor squared_sum, "
-      "Tensor predicted_error, Tensor effective_samples, Tensor error, Tensor uniform_error, "
-      "Tensor suggested_features)",
-      &approximation_quality_op);
+      ("approximation_quality(" + QualitySignature::text() +
+       ") -> (Tensor squared_sum, Tensor predicted_error, Tensor effective_samples, Tensor error, "
+       "Tensor uniform_error, Tensor suggested_features)")
+          .c_str(),
+      QualitySignature::function<&approximation_quality_op>);
   m.def("quality_verdict(Tensor error, Tensor uniform_error, Tensor suggested_features) -> str",
         &quality_verdict_op);
 }

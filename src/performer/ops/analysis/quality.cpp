@@ -10,7 +10,7 @@
 
 #include "performer/ops/analysis/quality_estimate.h"
 #include "performer/ops/exact/softmax_rows.h"
-#include "performer/ops/favor/call.h"
+#include "performer/ops/favor/arguments.h"
 
 namespace performer {
 namespace {

@@ -93,26 +93,31 @@ Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::Scal
 }
 
 void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
-  const auto dtype = args.accumulate();
-  const auto& needs = saved.needs;
   const FavorResult& r = saved.result;
+  const auto grad = [&](Tensor FavorArgs::*of) { return grads[gradient_of(of)]; };
+  const auto sum_of = [&](Tensor FavorArgs::*of, std::int64_t trailing) {
+    return accumulator(args.*of, saved.needs_gradient(of), trailing, args.accumulate());
+  };
   BackwardInputs in{saved.grad_out, r.row_sum,    r.row_log2_scale, r.kv,
                     r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer};
-  BackwardOutputs out{grads[kQ],
-                      grads[kK],
-                      grads[kV],
-                      accumulator(args.projection, needs[kProjection], 2, dtype),
-                      accumulator(args.projection_k, needs[kProjectionK], 2, dtype),
-                      accumulator(args.bias_q, needs[kBiasQ], 1, dtype),
-                      accumulator(args.bias_k, needs[kBiasK], 1, dtype),
+  BackwardOutputs out{grad(&FavorArgs::q),
+                      grad(&FavorArgs::k),
+                      grad(&FavorArgs::v),
+                      sum_of(&FavorArgs::projection, 2),
+                      sum_of(&FavorArgs::projection_k, 2),
+                      sum_of(&FavorArgs::bias_q, 1),
+                      sum_of(&FavorArgs::bias_k, 1),
                       {},
                       {},
                       {}};
-  if (needs[kKeyBias]) {
-    out.key_bias = args.key_bias.dim() == 2 ? grads[kKeyBias].unsqueeze(1) : grads[kKeyBias];
+  if (saved.needs_gradient(&FavorArgs::key_bias)) {
+    const Tensor key_bias = grad(&FavorArgs::key_bias);
+    out.key_bias = key_bias.dim() == 2 ? key_bias.unsqueeze(1) : key_bias;
   }
-  if (needs[kStateKv])
-    out.state_kv = grads[kStateKv], out.state_normalizer = grads[kStateNormalizer];
+  if (saved.needs_gradient(&FavorArgs::state_kv)) {
+    out.state_kv = grad(&FavorArgs::state_kv);
+    out.state_normalizer = grad(&FavorArgs::state_normalizer);
+  }
 
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
@@ -129,13 +134,13 @@ void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGra
   } else {
     backward(Problem(args), in, out);
   }
-  const auto store = [&](Differentiable which, const Tensor& sum) {
-    if (sum.defined()) grads[which].copy_(sum.view_as(grads[which]));
+  const auto store = [&](Tensor FavorArgs::*of, const Tensor& sum) {
+    if (sum.defined()) grad(of).copy_(sum.view_as(grad(of)));
   };
-  store(kProjection, out.projection);
-  store(kProjectionK, out.projection_k);
-  store(kBiasQ, out.bias_q);
-  store(kBiasK, out.bias_k);
+  store(&FavorArgs::projection, out.projection);
+  store(&FavorArgs::projection_k, out.projection_k);
+  store(&FavorArgs::bias_q, out.bias_q);
+  store(&FavorArgs::bias_k, out.bias_k);
   set_last_kernel("composed");
 }
 
@@ -156,13 +161,13 @@ FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& given)
 }  // namespace
 
 TORCH_LIBRARY_IMPL(performer, CPU, m) {
-  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
-  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
+  m.impl("favor_attention", forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", backward_kernel<&backward_kernels>);
 }
 
 TORCH_LIBRARY_IMPL(performer, CUDA, m) {
-  m.impl("favor_attention", &forward_kernel<&forward_kernels>);
-  m.impl("favor_attention_backward", &backward_kernel<&backward_kernels>);
+  m.impl("favor_attention", forward_kernel<&forward_kernels>);
+  m.impl("favor_attention_backward", backward_kernel<&backward_kernels>);
 }
 
 }  // namespace performer

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/results.h"
 
 namespace performer {
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "performer/kernels/fingerprint.h"
-#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/results.h"
 
 // The fused CUDA kernels, in the manner of favor_attention_cpu.h. A build without CUDA has all of
 // these too and serves nothing (favor_attention_no_cuda.cpp). The variable PERFORMER_CUDA_KERNELS,

@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
 #include <utility>
 
 namespace performer {
@@ -169,11 +168,12 @@ KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
     inputs.grad_state = state_view(given_or_zero(saved.grad_kv, kv),
                                    given_or_zero(saved.grad_normalizer, normalizer));
   }
-  outputs.q = token_view(grads[kQ]);
-  outputs.k = token_view(grads[kK]);
-  outputs.v = token_view(grads[kV]);
-  if (saved.needs[kStateKv]) {
-    outputs.state = state_view(grads[kStateKv], grads[kStateNormalizer]);
+  outputs.q = token_view(grads[gradient_of(&FavorArgs::q)]);
+  outputs.k = token_view(grads[gradient_of(&FavorArgs::k)]);
+  outputs.v = token_view(grads[gradient_of(&FavorArgs::v)]);
+  if (saved.needs_gradient(&FavorArgs::state_kv)) {
+    outputs.state = state_view(grads[gradient_of(&FavorArgs::state_kv)],
+                               grads[gradient_of(&FavorArgs::state_normalizer)]);
   }
   if (!args.causal) {
     outputs.sums = state_view(keep(at::empty_like(kv)), keep(at::empty_like(normalizer)));
@@ -181,10 +181,10 @@ KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
 }
 
 bool needs_composed_backward(const FavorSaved& saved, const FavorArgs& args) {
-  constexpr Differentiable kParameters[] = {kProjection, kProjectionK, kBiasQ, kBiasK, kKeyBias};
-  return args.state_heads() != args.k.size(1) ||
-         std::any_of(std::begin(kParameters), std::end(kParameters),
-                     [&](Differentiable which) { return saved.needs[which]; });
+  bool needed = args.state_heads() != args.k.size(1);
+  for_each_field(select<kFavorFields, kComposedGradient>(),
+                 [&](const auto& field) { needed = needed || saved.needs_gradient(field.member); });
+  return needed;
 }
 
 }  // namespace performer

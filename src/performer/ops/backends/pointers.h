@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "performer/kernels/params.h"
-#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/results.h"
 
 namespace performer {
 

@@ -2,7 +2,7 @@
 
 #include <functional>
 
-#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/results.h"
 
 namespace performer {
 

@@ -1,11 +1,14 @@
 #include "performer/ops/favor/arguments.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <vector>
+
+#include "performer/ops/favor/attention.h"
 
 namespace performer {
 namespace {
@@ -15,7 +18,61 @@ c10::SymInt parameter_heads(const Tensor& p, std::int64_t trailing) {
   return p.dim() == trailing ? c10::SymInt(1) : p.sym_size(0);
 }
 
+std::optional<c10::SymInt> symbolic(const std::optional<std::int64_t>& n) {
+  return n ? std::optional<c10::SymInt>(*n) : std::nullopt;
+}
+
+std::optional<std::int64_t> integer(const std::optional<c10::SymInt>& n) {
+  return n ? std::optional<std::int64_t>(n->expect_int()) : std::nullopt;
+}
+
 }  // namespace
+
+FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                     const FavorOptions& o) {
+  return {.q = q,
+          .k = k,
+          .v = v,
+          .projection = W,
+          .feature_map = std::string(to_string(o.feature_map)),
+          .causal = o.causality == Causality::kCausal,
+          .scale = o.scale,
+          .eps = o.eps,
+          .renormalize = o.renormalize == Renormalize::kYes,
+          .key_mask = o.key_mask,
+          .cu_seqlens_q = o.cu_seqlens_q,
+          .cu_seqlens_k = o.cu_seqlens_k,
+          .max_seqlen_q = symbolic(o.max_seqlen_q),
+          .max_seqlen_k = symbolic(o.max_seqlen_k),
+          .projection_k = o.projection_k,
+          .bias_q = o.bias_q,
+          .bias_k = o.bias_k,
+          .key_bias = o.key_bias,
+          .state_kv = o.initial_state.kv,
+          .state_normalizer = o.initial_state.normalizer,
+          .state_log2_scale = o.initial_state.log2_scale,
+          .state_fingerprint = o.initial_state.fingerprint,
+          .for_backward = c10::GradMode::is_enabled()};
+}
+
+FavorOptions favor_options(const FavorArgs& a) {
+  return {
+      .feature_map = a.map(),
+      .causality = a.causal ? Causality::kCausal : Causality::kBidirectional,
+      .scale = a.scale,
+      .eps = a.eps,
+      .renormalize = a.renormalize ? Renormalize::kYes : Renormalize::kNo,
+      .key_mask = a.key_mask,
+      .cu_seqlens_q = a.cu_seqlens_q,
+      .cu_seqlens_k = a.cu_seqlens_k,
+      .max_seqlen_q = integer(a.max_seqlen_q),
+      .max_seqlen_k = integer(a.max_seqlen_k),
+      .projection_k = a.projection_k,
+      .bias_q = a.bias_q,
+      .bias_k = a.bias_k,
+      .key_bias = a.key_bias,
+      .initial_state = {a.state_kv, a.state_normalizer, a.state_log2_scale, a.state_fingerprint}};
+}
 
 double FavorArgs::resolved_scale() const {
   if (scale) return *scale;

@@ -11,8 +11,10 @@
 
 namespace performer {
 
-/// The arguments of the registered operator, undefined tensors where absent. One struct serves
-/// checks, autograd, meta and every implementation.
+struct FavorOptions;
+
+/// The arguments of the registered operators, undefined tensors where absent. One struct serves
+/// checks, autograd, meta and every implementation; fields.h lists its members for what is derived.
 struct FavorArgs {
   Tensor q, k, v;     // [B, H, Lq, D], [B, Hkv, Lk, D], [B, Hkv, Lk, Dv]
   Tensor projection;  // W
@@ -25,7 +27,7 @@ struct FavorArgs {
   Tensor projection_k, bias_q, bias_k, key_bias;
   Tensor state_kv, state_normalizer, state_log2_scale, state_fingerprint;
   bool for_backward = true;  // false: the rows' denominators, 8 bytes a row, are not returned
-  const char* op = "favor_attention";  // opens the messages of the checks
+  const char* op = "favor_attention";  // no argument: opens the messages of the checks
 
   FeatureMap map() const { return parse_feature_map(feature_map); }
   bool packed() const { return cu_seqlens_q.defined(); }
@@ -40,6 +42,12 @@ struct FavorArgs {
   c10::SymInt state_heads() const;    // Hs
   at::ScalarType accumulate() const;  // float32, float64 for float64
 };
+
+/// The operator's arguments for the C++ functions' own.
+FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
+                     const FavorOptions& options);
+/// The way back: the options of `args`.
+FavorOptions favor_options(const FavorArgs& args);
 
 /// Every rule on ranks, sizes, dtypes, devices and options that needs no tensor's values.
 /// Works on symbolic sizes. Throws with the argument's name and what was seen.

@@ -1,47 +1,10 @@
 #include "performer/ops/favor/attention.h"
 
 #include <ATen/ATen.h>
-#include <c10/core/GradMode.h>
 
-#include "performer/ops/favor/call.h"
 #include "performer/ops/favor/schema.h"
 
 namespace performer {
-namespace {
-
-std::optional<c10::SymInt> symbolic(const std::optional<std::int64_t>& n) {
-  return n ? std::optional<c10::SymInt>(*n) : std::nullopt;
-}
-
-}  // namespace
-
-FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                     const FavorOptions& o) {
-  return {q,
-          k,
-          v,
-          W,
-          std::string(to_string(o.feature_map)),
-          o.causality == Causality::kCausal,
-          o.scale,
-          o.eps,
-          o.renormalize == Renormalize::kYes,
-          o.key_mask,
-          o.cu_seqlens_q,
-          o.cu_seqlens_k,
-          symbolic(o.max_seqlen_q),
-          symbolic(o.max_seqlen_k),
-          o.projection_k,
-          o.bias_q,
-          o.bias_k,
-          o.key_bias,
-          o.initial_state.kv,
-          o.initial_state.normalizer,
-          o.initial_state.log2_scale,
-          o.initial_state.fingerprint,
-          c10::GradMode::is_enabled()};
-}
-
 std::pair<Tensor, FavorState> favor_attention_with_state(const Tensor& q, const Tensor& k,
                                                          const Tensor& v, const Tensor& W,
                                                          const FavorOptions& options) {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "performer/ops/favor/schema.h"
+#include "performer/ops/favor/results.h"
 #include "performer/ops/favor/state.h"
 
 // What the backward operator is given beside the forward arguments. Autograd hands back what the
@@ -40,20 +40,18 @@ void check_gradient(const FavorArgs& a, const Tensor& t, const Expected& expecte
               t.scalar_type());
 }
 
-void check_needs(const FavorArgs& a, const FavorNeeds& needs) {
-  const Tensor* arguments[] = {
-      &a.q,      &a.k,      &a.v,        &a.projection, &a.projection_k,
-      &a.bias_q, &a.bias_k, &a.key_bias, &a.state_kv,   &a.state_normalizer};
-  constexpr const char* kNames[] = {
-      "q",      "k",      "v",        "projection", "projection_k",
-      "bias_q", "bias_k", "key_bias", "state_kv",   "state_normalizer"};
-  for (std::size_t i = 0; i < needs.size(); ++i) {
-    TORCH_CHECK(!needs[i] || arguments[i]->defined(), a.op, ": needs[", i,
-                "] asks for the gradient of ", kNames[i], ", which is not given");
-  }
-  TORCH_CHECK(needs[kStateKv] == needs[kStateNormalizer], a.op,
+void check_needs(const FavorArgs& a, const FavorSaved& saved) {
+  std::size_t i = 0;
+  for_each_field(kGradientFields, [&](const auto& field) {
+    TORCH_CHECK(!saved.needs[i] || (a.*field.member).defined(), a.op, ": needs[", i,
+                "] asks for the gradient of ", field.name, ", which is not given");
+    ++i;
+  });
+  const bool kv = saved.needs_gradient(&FavorArgs::state_kv);
+  const bool normalizer = saved.needs_gradient(&FavorArgs::state_normalizer);
+  TORCH_CHECK(kv == normalizer, a.op,
               ": needs must ask for the gradients of state_kv and state_normalizer together, got ",
-              needs[kStateKv], " and ", needs[kStateNormalizer]);
+              kv, " and ", normalizer);
 }
 
 }  // namespace
@@ -81,7 +79,7 @@ void check_favor_saved(const FavorSaved& saved, const FavorArgs& a) {
   };
   check_state_gradient(saved.grad_kv, {"grad_kv", kKv, kv});
   check_state_gradient(saved.grad_normalizer, {"grad_normalizer", kSums, sums});
-  check_needs(a, saved.needs);
+  check_needs(a, saved);
 }
 
 void check_saved_values(const FavorSaved& saved, const FavorArgs& a) {

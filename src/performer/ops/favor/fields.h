@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <tuple>
+
+#include "performer/ops/favor/arguments.h"
+#include "performer/ops/favor/signature.h"
+
+// The one list of arguments. Schemas, registered signatures, calls through the dispatcher, what
+// autograd keeps, the gradients and their names all derive from it: a new argument is a member of
+// FavorArgs and a line here. Its place here is its place in every schema.
+namespace performer {
+
+/// What is true of an argument, beside that favor_attention takes it.
+enum Role : std::uint8_t {
+  kForwardOnly = 0,
+  kRequired = 1,          // a tensor that is always given; the others may be undefined
+  kDifferentiable = 2,    // has a gradient
+  kComposedGradient = 4,  // which the composed operator alone computes
+  kInBackward = 8,        // favor_attention_backward takes it, so autograd keeps it
+  kInStep = 16,           // favor_step_ takes it
+  kWrittenInStep = 32,    // and writes to it
+  kInMap = 64,            // attention_map takes it
+  kInQuality = 128,       // approximation_quality takes it
+  kEverywhere = kInBackward | kInStep | kInMap | kInQuality,
+  kParameter = kDifferentiable | kComposedGradient | kEverywhere,
+  kState = kInBackward | kInStep | kWrittenInStep,
+};
+
+inline constexpr std::tuple kFavorFields{
+    Field{"q", &FavorArgs::q, kRequired | kDifferentiable | kEverywhere},
+    Field{"k", &FavorArgs::k, kRequired | kDifferentiable | kEverywhere},
+    Field{"v", &FavorArgs::v, kRequired | kDifferentiable | kInBackward | kInStep | kInQuality},
+    Field{"projection", &FavorArgs::projection, kParameter},
+    Field{"feature_map", &FavorArgs::feature_map, kEverywhere},
+    Field{"causal", &FavorArgs::causal, kInBackward | kInMap | kInQuality},  // a step always is
+    Field{"scale", &FavorArgs::scale, kEverywhere},
+    Field{"eps", &FavorArgs::eps, kEverywhere},
+    Field{"renormalize", &FavorArgs::renormalize, kInBackward | kInStep | kInMap},
+    Field{"key_mask", &FavorArgs::key_mask, kEverywhere},
+    Field{"cu_seqlens_q", &FavorArgs::cu_seqlens_q, kInBackward},
+    Field{"cu_seqlens_k", &FavorArgs::cu_seqlens_k, kInBackward},
+    Field{"max_seqlen_q", &FavorArgs::max_seqlen_q, kForwardOnly},
+    Field{"max_seqlen_k", &FavorArgs::max_seqlen_k, kForwardOnly},
+    Field{"projection_k", &FavorArgs::projection_k, kParameter},
+    Field{"bias_q", &FavorArgs::bias_q, kParameter},
+    Field{"bias_k", &FavorArgs::bias_k, kParameter},
+    Field{"key_bias", &FavorArgs::key_bias, kParameter},
+    Field{"state_kv", &FavorArgs::state_kv, kDifferentiable | kState},
+    Field{"state_normalizer", &FavorArgs::state_normalizer, kDifferentiable | kState},
+    Field{"state_log2_scale", &FavorArgs::state_log2_scale, kState},
+    Field{"state_fingerprint", &FavorArgs::state_fingerprint, kForwardOnly},
+    Field{"for_backward", &FavorArgs::for_backward, kForwardOnly, "True"},
+};
+
+/// The arguments that each operator takes, and those that have gradients.
+inline constexpr auto kBackwardFields = select<kFavorFields, kInBackward>();
+inline constexpr auto kStepFields = select<kFavorFields, kInStep>();
+inline constexpr auto kMapFields = select<kFavorFields, kInMap>();
+inline constexpr auto kQualityFields = select<kFavorFields, kInQuality>();
+inline constexpr auto kGradientFields = select<kFavorFields, kDifferentiable>();
+inline constexpr std::size_t kNumGradients = std::tuple_size_v<decltype(kGradientFields)>;
+
+/// The place of an argument's gradient among the results of the backward operator, and of the word
+/// that asks for it in `needs`.
+constexpr std::size_t gradient_of(Tensor FavorArgs::*argument) {
+  std::size_t place = 0, found = kNumGradients;
+  for_each_field(kGradientFields, [&](const auto& field) {
+    if (field.member == argument) found = place;
+    ++place;
+  });
+  return found;
+}
+
+}  // namespace performer

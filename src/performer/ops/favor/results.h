@@ -1,0 +1,62 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <array>
+#include <tuple>
+#include <vector>
+
+#include "performer/ops/favor/fields.h"
+
+namespace performer {
+
+/// What the forward operator returns.
+struct FavorResult {
+  Tensor out;                         // [B, H, Lq, Dv], q's dtype and stride order
+  Tensor row_sum, row_log2_scale;     // [B, H, Lq] denominators: row_sum 2^row_log2_scale (int32);
+                                      // [0] unless for_backward
+  Tensor kv, normalizer, log2_scale;  // the final state
+  Tensor fingerprint;                 // int64 [1]
+};
+
+/// Its members in the order of the operator's results. The backward operator takes those of
+/// kInBackward, out alone optional.
+inline constexpr std::tuple kResultFields{
+    Field{"out", &FavorResult::out, kInBackward},
+    Field{"row_sum", &FavorResult::row_sum, kInBackward | kRequired},
+    Field{"row_log2_scale", &FavorResult::row_log2_scale, kInBackward | kRequired},
+    Field{"kv", &FavorResult::kv, kInBackward | kRequired},
+    Field{"normalizer", &FavorResult::normalizer, kInBackward | kRequired},
+    Field{"log2_scale", &FavorResult::log2_scale, kInBackward | kRequired},
+    Field{"fingerprint", &FavorResult::fingerprint},
+};
+
+using FavorNeeds = std::array<bool, kNumGradients>;
+
+/// What the backward operator takes beside the forward arguments.
+struct FavorSaved {
+  FavorResult result;               // fingerprint undefined; out: the fused CUDA kernels read it
+  Tensor grad_out;                  // [B, H, Lq, Dv]
+  Tensor grad_kv, grad_normalizer;  // of the final state; undefined: 0
+  FavorNeeds needs{};
+
+  bool needs_gradient(Tensor FavorArgs::*argument) const { return needs[gradient_of(argument)]; }
+};
+
+/// kNumGradients tensors; one that is not needed has 0 elements (q, k and v always are).
+using FavorGradients = std::vector<Tensor>;
+
+/// Throws unless the backward operator's own arguments fit `args`, which are checked already, and
+/// each other. Works on symbolic sizes.
+void check_favor_saved(const FavorSaved& saved, const FavorArgs& args);
+/// The rules on the values of saved exponents, as check_favor_values.
+void check_saved_values(const FavorSaved& saved, const FavorArgs& args);
+
+/// Outputs in the shapes and stride orders the operators promise, for real and symbolic sizes
+/// alike.
+FavorResult allocate_result(const FavorArgs& args);
+/// `result` with row_sum and row_log2_scale of full size: its own, or new ones.
+FavorResult with_rows(const FavorArgs& args, const FavorResult& result);
+FavorGradients allocate_gradients(const FavorArgs& args, const FavorNeeds& needs);
+
+}  // namespace performer
