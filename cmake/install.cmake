@@ -40,6 +40,7 @@ foreach(header IN ITEMS
     ops/exact/attention.h
     ops/favor/attention.h
     ops/favor/state.h
+    ops/favor/step.h
     ops/feature_map.h
     ops/last_kernel.h
     ops/projection/oprf.h

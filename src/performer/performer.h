@@ -6,6 +6,7 @@
 #include "performer/ops/exact/attention.h"
 #include "performer/ops/favor/attention.h"
 #include "performer/ops/favor/state.h"
+#include "performer/ops/favor/step.h"
 #include "performer/ops/feature_map.h"
 #include "performer/ops/last_kernel.h"
 #include "performer/ops/projection/oprf.h"

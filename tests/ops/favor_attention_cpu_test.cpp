@@ -2,36 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <string>
 #include <tuple>
 
 #include "performer/ops/last_kernel.h"
+#include "tests/support/cpu_kernels.h"
 #include "tests/support/message_of.h"
 #include "tests/support/oracle.h"
 
 // What the fused kernels promise beyond the operator's own cases: which path runs, and threads.
 namespace performer::testing {
 namespace {
-
-/// PERFORMER_CPU_KERNELS for the lifetime of this object.
-class Kernels {
- public:
-  explicit Kernels(const char* value) {
-    const char* before = std::getenv(kName);
-    had_ = before != nullptr;
-    if (had_) before_ = before;
-    setenv(kName, value, 1);
-  }
-  ~Kernels() { had_ ? setenv(kName, before_.c_str(), 1) : unsetenv(kName); }
-  Kernels(const Kernels&) = delete;
-  Kernels& operator=(const Kernels&) = delete;
-
- private:
-  static constexpr const char* kName = "PERFORMER_CPU_KERNELS";
-  bool had_ = false;
-  std::string before_;
-};
 
 class Threads {
  public:
@@ -50,7 +31,7 @@ std::string kernel_of(const Inputs& in) {
 }
 
 TEST(CpuKernels, AreNamedByPathTypeMapAndDirection) {
-  const Kernels portable("portable");
+  const CpuKernels portable("portable");
   EXPECT_EQ(kernel_of(make_inputs({})), "cpu/portable/fp32/positive/bidirectional");
   EXPECT_EQ(
       kernel_of(make_inputs(
@@ -59,16 +40,16 @@ TEST(CpuKernels, AreNamedByPathTypeMapAndDirection) {
 }
 
 TEST(CpuKernels, LeaveToTheComposedOperatorWhatTheyDoNotServe) {
-  const Kernels portable("portable");
+  const CpuKernels portable("portable");
   EXPECT_EQ(kernel_of(make_inputs({.dtype = at::kDouble})), "composed");
   EXPECT_EQ(kernel_of(make_inputs({.map = FeatureMap::kTrigonometric})), "composed");
   EXPECT_EQ(kernel_of(make_inputs({.renormalize = Renormalize::kNo})), "composed");
-  const Kernels off("off");
+  const CpuKernels off("off");
   EXPECT_EQ(kernel_of(make_inputs({})), "composed");
 }
 
 TEST(CpuKernels, OfABackwardPassAreNamedToo) {
-  const Kernels portable("portable");
+  const CpuKernels portable("portable");
   const Inputs in = make_inputs({.causality = Causality::kCausal});
   operator_gradients(in, at::ones_like(in.q), false);
   EXPECT_EQ(last_kernel(), "cpu/portable/fp32/positive/causal");
@@ -77,7 +58,7 @@ TEST(CpuKernels, OfABackwardPassAreNamedToo) {
 }
 
 TEST(CpuKernels, HandNormsBeyondTheirRangeToTheComposedBackwardPass) {
-  const Kernels portable("portable");
+  const CpuKernels portable("portable");
   const OpCase c{.causality = Causality::kCausal, .length = 200, .dim = 64, .magnitude = 100};
   const Inputs in = make_inputs(c);
   for (const Tensor& grad : operator_gradients(in, at::ones_like(in.q), false)) {
@@ -87,7 +68,7 @@ TEST(CpuKernels, HandNormsBeyondTheirRangeToTheComposedBackwardPass) {
 }
 
 TEST(CpuKernels, RefuseAnUnknownName) {
-  const Kernels wrong("sse9");
+  const CpuKernels wrong("sse9");
   try {
     attend(make_inputs({}));
     FAIL() << "no error";
@@ -195,7 +176,7 @@ TEST(CpuThreads, OfOneCausalHeadAreExactWhereKeysOutgrowARound) {
 template <class Call>
 double distance_from_composed(const Call& call) {
   const Tensor fused = call();
-  const Kernels off("off");
+  const CpuKernels off("off");
   const Tensor composed = call();
   return rms_error(fused, composed) / std::max(rms(composed), 1e-30);
 }

@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "performer/ops/favor/step.h"
 #include "tests/support/oracle.h"
 
 namespace performer::testing {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "performer/ops/favor/step.h"
 #include "tests/support/oracle.h"
 
 namespace performer::testing {

@@ -38,7 +38,7 @@ void Stepper::record(std::int64_t batch) {
     eager_reason_ = "CUDA graphs need a GPU";
   } else if (!model_->recordable()) {
     eager_reason_ = "the state of this attention grows with the length";
-  } else if (kernel_ == "composed") {
+  } else if (last_call_composed()) {
     eager_reason_ = "no CUDA kernel serves this attention";
   }
   if (!eager_reason_.empty()) return;

@@ -7,13 +7,22 @@
 namespace performer {
 namespace {
 
-thread_local std::string last_kernel_name;
+struct LastCall {
+  std::string kernel;
+  bool composed = false;
+};
+
+thread_local LastCall last_call;
 
 }  // namespace
 
-std::string last_kernel() { return last_kernel_name; }
+std::string last_kernel() { return last_call.kernel; }
 
-void set_last_kernel(std::string name) { last_kernel_name = std::move(name); }
+bool last_call_composed() { return last_call.composed; }
+
+void set_last_kernel(std::string name) { last_call = {std::move(name), false}; }
+
+void set_last_composed() { last_call = {"composed", true}; }
 
 TORCH_LIBRARY_FRAGMENT(performer, m) { m.def("last_kernel() -> str", &last_kernel); }
 

@@ -4,7 +4,7 @@
 namespace performer::kernels {
 
 const PairKernels& amx_kernels() {
-  static constexpr PairKernels kKernels{"amx", amx::serves_pairs, amx::pair_forward};
+  static constexpr PairKernels kKernels{amx::serves_pairs, amx::pair_forward};
   return kKernels;
 }
 

@@ -3,7 +3,7 @@
 namespace performer::kernels {
 
 const CpuKernels& avx2_kernels() {
-  static constexpr CpuKernels kKernels{"avx2", avx2::forward, avx2::backward};
+  static constexpr CpuKernels kKernels{avx2::forward, avx2::backward};
   return kKernels;
 }
 

@@ -3,7 +3,7 @@
 namespace performer::kernels {
 
 const CpuKernels& avx512_kernels() {
-  static constexpr CpuKernels kKernels{"avx512", avx512::forward, avx512::backward};
+  static constexpr CpuKernels kKernels{avx512::forward, avx512::backward};
   return kKernels;
 }
 

@@ -4,8 +4,7 @@
 namespace performer::kernels {
 
 const PairKernels& avx512_bf16_kernels() {
-  static constexpr PairKernels kKernels{"avx512_bf16", avx512_bf16::serves_pairs,
-                                        avx512_bf16::pair_forward};
+  static constexpr PairKernels kKernels{avx512_bf16::serves_pairs, avx512_bf16::pair_forward};
   return kKernels;
 }
 

@@ -3,7 +3,7 @@
 namespace performer::kernels {
 
 const CpuKernels& portable_kernels() {
-  static constexpr CpuKernels kKernels{"portable", portable::forward, portable::backward};
+  static constexpr CpuKernels kKernels{portable::forward, portable::backward};
   return kKernels;
 }
 

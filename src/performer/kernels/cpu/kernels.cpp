@@ -1,10 +1,5 @@
 #include "performer/kernels/cpu/kernels.h"
 
-#include <cstdlib>
-#include <stdexcept>
-#include <string>
-#include <string_view>
-
 #if defined(__x86_64__)
 #include <cpuid.h>
 #if defined(__linux__)
@@ -15,8 +10,6 @@
 
 namespace performer::kernels {
 namespace {
-
-constexpr const char* kVariable = "PERFORMER_CPU_KERNELS";
 
 #if defined(__x86_64__)
 
@@ -63,40 +56,44 @@ const Processor& processor() {
   return found;
 }
 
-std::string requested() {
-  const char* value = std::getenv(kVariable);
-  return value == nullptr || *value == '\0' ? "auto" : value;
-}
-
-bool is_pair_name(std::string_view name) { return name == "avx512_bf16" || name == "amx"; }
-
 }  // namespace
 
-const CpuKernels* cpu_kernels() {
-  const std::string name = requested();
-  const Processor& has = processor();
-  if (name == "off") return nullptr;
-#if defined(__x86_64__)
-  const bool pairs = (name == "avx512_bf16" && has.avx512_bf16) || (name == "amx" && has.amx);
-  if (pairs || ((name == "auto" || name == "avx512") && has.avx512)) return &avx512_kernels();
-  if ((name == "auto" || name == "avx2") && has.avx2) return &avx2_kernels();
-#endif
-  if (name == "auto" || name == "portable") return &portable_kernels();
-  const bool known = name == "avx2" || name == "avx512" || is_pair_name(name);
-  throw std::invalid_argument(
-      std::string(kVariable) + "=" + name +
-      (known ? " asks for instructions this processor does not have"
-             : " is not one of auto, portable, avx2, avx512, avx512_bf16, amx, off"));
+bool processor_has(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx2:
+      return processor().avx2;
+    case Isa::kAvx512:
+      return processor().avx512;
+    case Isa::kAvx512Bf16:
+      return processor().avx512_bf16;
+    case Isa::kAmx:
+      return processor().amx;
+    default:
+      return true;
+  }
 }
 
-const PairKernels* pair_kernels() {
+bool is_worth_it([[maybe_unused]] Isa isa) {
 #if defined(__x86_64__)
-  const std::string name = requested();
-  const Processor& has = processor();
-  if ((name == "auto" || name == "amx") && has.amx) return &amx_kernels();
   // On Intel's the dot product is slower than converting to float32 (measured: 2.3 times).
-  const bool prefer_pairs = name == "avx512_bf16" || (name == "auto" && __builtin_cpu_is("amd"));
-  if (prefer_pairs && has.avx512_bf16) return &avx512_bf16_kernels();
+  return isa != Isa::kAvx512Bf16 || __builtin_cpu_is("amd");
+#else
+  return true;
+#endif
+}
+
+const CpuKernels& cpu_kernels([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAvx512) return avx512_kernels();
+  if (isa == Isa::kAvx2) return avx2_kernels();
+#endif
+  return portable_kernels();
+}
+
+const PairKernels* pair_kernels([[maybe_unused]] Isa isa) {
+#if defined(__x86_64__)
+  if (isa == Isa::kAmx) return &amx_kernels();
+  if (isa == Isa::kAvx512Bf16) return &avx512_bf16_kernels();
 #endif
   return nullptr;
 }

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <cstdint>
+
 #include "performer/kernels/params.h"
 
 /// The fused FAVOR+ kernels of the CPU, one set per instruction set in the same binary.
 namespace performer::kernels {
 
 struct CpuKernels {
-  const char* name;  // "avx512", "avx2", "portable"
   void (*forward)(const FavorProblem&, const ForwardOutputs&, const Executor&);
   /// Gradients of q, k, v and the initial state. Needs state_heads == key_heads. False where norms
   /// outgrow the range of the pass: the outputs are then undefined.
@@ -16,17 +17,21 @@ struct CpuKernels {
 
 /// Kernels by products of bfloat16 pairs, for what they serve.
 struct PairKernels {
-  const char* name;  // "amx", "avx512_bf16"
   bool (*serves)(const FavorProblem&);
   void (*forward)(const FavorProblem&, const ForwardOutputs&, const Executor&);
 };
 
-/// The kernels for this processor, or those that PERFORMER_CPU_KERNELS names (auto, portable, avx2,
-/// avx512, avx512_bf16, amx); null for "off". Another value, or one the processor lacks, throws
-/// std::invalid_argument. The variable is read at each call.
-const CpuKernels* cpu_kernels();
-/// Those to prefer for bfloat16 (auto, avx512_bf16, amx); null where there are none.
-const PairKernels* pair_kernels();
+enum class Isa : std::uint8_t { kPortable, kAvx2, kAvx512, kAvx512Bf16, kAmx };
+
+/// Whether this processor has the instructions, and the system lets the process use them.
+bool processor_has(Isa isa);
+/// Whether its kernels are the quicker ones where the processor has it.
+bool is_worth_it(Isa isa);
+
+/// Those of kPortable, kAvx2 or kAvx512, which the processor must have.
+const CpuKernels& cpu_kernels(Isa isa);
+/// Those of kAvx512Bf16 or kAmx, which the processor must have; null for the others.
+const PairKernels* pair_kernels(Isa isa);
 
 const CpuKernels& portable_kernels();
 const CpuKernels& avx2_kernels();

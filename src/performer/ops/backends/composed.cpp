@@ -1,20 +1,12 @@
+#include "performer/ops/backends/composed.h"
+
 #include <ATen/ATen.h>
-#include <ATen/autocast_mode.h>
-#include <torch/library.h>
 
 #include <functional>
 
 #include "performer/ops/backends/composed/backward.h"
 #include "performer/ops/backends/composed/forward.h"
-#include "performer/ops/backends/cpu.h"
-#include "performer/ops/backends/cuda.h"
-#include "performer/ops/backends/replay.h"
-#include "performer/ops/favor/fingerprint.h"
-#include "performer/ops/favor/schema.h"
-#include "performer/ops/last_kernel.h"
 
-// The operator on ATen alone, for every device, dtype, map and option: fallback of the fused
-// kernels.
 namespace performer {
 namespace {
 
@@ -57,7 +49,16 @@ void for_each_segment(const FavorArgs& args, const std::function<void(const Segm
   }
 }
 
-void run_forward(const FavorArgs& args, const FavorResult& r) {
+// A zeroed accumulator [heads, ...] for a parameter's gradient; undefined when not needed.
+Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::ScalarType dtype) {
+  if (!needed) return {};
+  const Tensor zeros = at::zeros(p.sizes(), p.options().dtype(dtype));
+  return p.dim() == trailing ? zeros.unsqueeze(0) : zeros;
+}
+
+}  // namespace
+
+void forward_composed(const FavorArgs& args, const FavorResult& r) {
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
       forward(Problem(s.args(args)),
@@ -68,31 +69,10 @@ void run_forward(const FavorArgs& args, const FavorResult& r) {
     forward(Problem(args),
             ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
   }
-  set_last_kernel("composed");
 }
 
-FavorResult forward_kernels(const FavorArgs& given) {
-  check_favor_args(given);
-  check_favor_values(given);
-  const FavorArgs args = with_own_offsets(given);
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  FavorResult r = allocate_result(args);
-  r.fingerprint = favor_fingerprint(args);
-  check_state_fingerprint(args, r.fingerprint);
-  if (forward_cuda(args, r)) return r;
-  const FavorResult full = with_rows(args, r);
-  if (!forward_cpu(args, full)) run_forward(args, full);
-  return r;
-}
-
-// A zeroed accumulator [heads, ...] for a parameter's gradient; undefined when not needed.
-Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::ScalarType dtype) {
-  if (!needed) return {};
-  const Tensor zeros = at::zeros(p.sizes(), p.options().dtype(dtype));
-  return p.dim() == trailing ? zeros.unsqueeze(0) : zeros;
-}
-
-void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
+void backward_composed(const FavorSaved& saved, const FavorArgs& args,
+                       const FavorGradients& grads) {
   const FavorResult& r = saved.result;
   const auto grad = [&](Tensor FavorArgs::*of) { return grads[gradient_of(of)]; };
   const auto sum_of = [&](Tensor FavorArgs::*of, std::int64_t trailing) {
@@ -141,33 +121,6 @@ void run_backward(const FavorSaved& saved, const FavorArgs& args, const FavorGra
   store(&FavorArgs::projection_k, out.projection_k);
   store(&FavorArgs::bias_q, out.bias_q);
   store(&FavorArgs::bias_k, out.bias_k);
-  set_last_kernel("composed");
-}
-
-FavorGradients backward_kernels(const FavorSaved& saved, const FavorArgs& given) {
-  check_favor_args(given);
-  check_favor_saved(saved, given);
-  check_favor_values(given);
-  check_saved_values(saved, given);
-  const FavorArgs args = with_own_offsets(given);
-  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
-  FavorGradients grads = allocate_gradients(args, saved.needs);
-  if (backward_cpu(saved, args, grads) || backward_cuda(saved, args, grads)) return grads;
-  const bool own_forward = !served_by_cpu_kernels(args) && !served_by_cuda_kernels(args);
-  run_backward(own_forward ? saved : replay_forward(saved, args, &run_forward), args, grads);
-  return grads;
-}
-
-}  // namespace
-
-TORCH_LIBRARY_IMPL(performer, CPU, m) {
-  m.impl("favor_attention", forward_kernel<&forward_kernels>);
-  m.impl("favor_attention_backward", backward_kernel<&backward_kernels>);
-}
-
-TORCH_LIBRARY_IMPL(performer, CUDA, m) {
-  m.impl("favor_attention", forward_kernel<&forward_kernels>);
-  m.impl("favor_attention_backward", backward_kernel<&backward_kernels>);
 }
 
 }  // namespace performer

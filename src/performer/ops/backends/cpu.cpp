@@ -3,15 +3,12 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
-#include <string>
-
 #include "performer/kernels/cpu/kernels.h"
-#include "performer/ops/backends/idle_threads.h"
-#include "performer/ops/backends/pointers.h"
-#include "performer/ops/last_kernel.h"
 
 namespace performer {
 namespace {
+
+using kernels::Isa;
 
 kernels::Executor executor() {
   const int threads = at::in_parallel_region() ? 1 : at::get_num_threads();
@@ -22,43 +19,43 @@ kernels::Executor executor() {
           }};
 }
 
-std::string path(const char* isa) { return std::string("cpu/") + isa; }
-
-// Null where the composed operator serves. Read once a call: the environment may change.
-const kernels::CpuKernels* kernels_for(const FavorArgs& a) {
-  const bool served = a.q.is_cpu() && a.q.scalar_type() != at::kDouble &&
-                      a.map() != FeatureMap::kTrigonometric && a.renormalize;
-  return served ? kernels::cpu_kernels() : nullptr;
+Isa isa_of(Path path) {
+  switch (path) {
+    case Path::kCpuAmx:
+      return Isa::kAmx;
+    case Path::kCpuAvx512Bf16:
+      return Isa::kAvx512Bf16;
+    case Path::kCpuAvx512:
+      return Isa::kAvx512;
+    case Path::kCpuAvx2:
+      return Isa::kAvx2;
+    default:
+      return Isa::kPortable;
+  }
 }
 
 }  // namespace
 
-bool served_by_cpu_kernels(const FavorArgs& a) { return kernels_for(a) != nullptr; }
-
-bool forward_cpu(const FavorArgs& args, const FavorResult& r) {
-  if (args.q.is_cpu()) let_idle_threads_sleep();
-  const kernels::CpuKernels* kernels = kernels_for(args);
-  if (kernels == nullptr) return false;
-  const KernelCall call(args);
-  const kernels::PairKernels* pairs = kernels::pair_kernels();
-  if (pairs != nullptr && pairs->serves(call.problem)) {
-    pairs->forward(call.problem, forward_outputs(r), executor());
-    set_last_kernel(kernel_name(path(pairs->name), args));
-  } else {
-    kernels->forward(call.problem, forward_outputs(r), executor());
-    set_last_kernel(kernel_name(path(kernels->name), args));
-  }
-  return true;
+bool serves_cpu(Path path, Switch chosen, const Call& call) {
+  const Isa isa = isa_of(path);
+  if (!kernels::processor_has(isa)) return false;
+  if (chosen == kAuto && !kernels::is_worth_it(isa)) return false;
+  const kernels::PairKernels* pairs = kernels::pair_kernels(isa);
+  return pairs == nullptr || pairs->serves(call.pointers().problem);
 }
 
-bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& grads) {
-  const kernels::CpuKernels* kernels = kernels_for(args);
-  if (kernels == nullptr || needs_composed_backward(saved, args)) return false;
-  const KernelCall call(args);
-  const KernelBackward pass(saved, args, grads);
-  if (!kernels->backward(call.problem, pass.inputs, pass.outputs, executor())) return false;
-  set_last_kernel(kernel_name(path(kernels->name), args));
-  return true;
+void forward_cpu(Path path, const Call& call, const FavorResult& r) {
+  const Isa isa = isa_of(path);
+  const kernels::PairKernels* pairs = kernels::pair_kernels(isa);
+  const auto forward = pairs != nullptr ? pairs->forward : kernels::cpu_kernels(isa).forward;
+  forward(call.pointers().problem, forward_outputs(r), executor());
+}
+
+bool backward_cpu(Path path, const Call& call, const FavorSaved& saved,
+                  const FavorGradients& grads) {
+  const KernelBackward pass(saved, call.args(), grads);
+  return kernels::cpu_kernels(isa_of(path))
+      .backward(call.pointers().problem, pass.inputs, pass.outputs, executor());
 }
 
 }  // namespace performer

@@ -1,20 +1,20 @@
 #pragma once
 
-#include "performer/ops/favor/results.h"
+#include "performer/ops/backends/call.h"
 
 namespace performer {
 
-/// The fused kernels' forward pass, into the outputs of `result` (its fingerprint is the caller's).
-/// False where they do not serve the call, and nothing was done: float64, trigonometric features,
-/// renormalize=False, or kernels switched off.
-bool forward_cpu(const FavorArgs& args, const FavorResult& result);
+/// Whether the processor has the instructions of `path`, and its kernels serve the call. Under
+/// `auto` also whether they are worth it.
+bool serves_cpu(Path path, Switch chosen, const Call& call);
 
-/// The same for the gradients of q, k, v and the initial state. False also where a parameter's
-/// gradient is needed, where query heads of one key head have key parameters of their own, and
-/// where norms outgrow the range of the causal pass; `gradients` are then undefined.
-bool backward_cpu(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& gradients);
+/// The forward pass of a path that serves, into the outputs of `result` (its fingerprint is the
+/// caller's).
+void forward_cpu(Path path, const Call& call, const FavorResult& result);
 
-/// Whether forward_cpu serves the call: what it left are then the rounding errors of its own path.
-bool served_by_cpu_kernels(const FavorArgs& args);
+/// The gradients of q, k, v and the initial state. False where norms outgrow the range of the
+/// causal pass; `gradients` are then undefined.
+bool backward_cpu(Path path, const Call& call, const FavorSaved& saved,
+                  const FavorGradients& gradients);
 
 }  // namespace performer

@@ -4,30 +4,34 @@
 #include <cstdint>
 
 #include "performer/kernels/fingerprint.h"
-#include "performer/ops/favor/results.h"
+#include "performer/ops/backends/call.h"
+#include "performer/ops/favor/state.h"
 
-// The fused CUDA kernels, in the manner of favor_attention_cpu.h. A build without CUDA has all of
-// these too and serves nothing (favor_attention_no_cuda.cpp). The variable PERFORMER_CUDA_KERNELS,
-// read at each call, chooses: auto (the default: decode for one token after a state, hopper where
-// it serves, else portable), portable, hopper (an error where portable alone would serve), off.
-// float32 is computed in float32: nothing here is rounded to tf32, whatever torch.backends allows.
+// The fused CUDA kernels, as cpu.h has the CPU's. A build without CUDA has all of these too
+// (no_cuda.cpp) and serves nothing. float32 is computed in float32: nothing here is rounded to
+// tf32, whatever torch.backends allows.
 namespace performer {
 
-/// False where they do not serve the call, and nothing was done: float64, trigonometric features,
-/// generalised maps but relu, renormalize=False, widths over 256, or kernels switched off.
-bool forward_cuda(const FavorArgs& args, const FavorResult& result);
+/// Whether this build has them.
+bool has_cuda_kernels();
 
-/// The same for the gradients of q, k, v and the initial state. False also where a parameter's
-/// gradient is needed, where query heads of one key head have key parameters of their own, and
-/// without the forward pass's out.
-bool backward_cuda(const FavorSaved& saved, const FavorArgs& args, const FavorGradients& gradients);
+/// Whether the kernels of `path` compute the pass of the call on its device.
+bool serves_cuda(Path path, Pass pass, const Call& call);
 
-/// Whether the call is of a kind that CUDA kernels serve, and PERFORMER_CUDA_KERNELS leaves the
-/// choice among them.
-bool any_cuda_kernel(const FavorArgs& args);
+/// Throws: PERFORMER_CUDA_KERNELS names hopper, and portable alone would serve.
+void refuse_hopper(const FavorArgs& args, Pass pass);
 
-/// Whether forward_cuda serves the call.
-bool served_by_cuda_kernels(const FavorArgs& args);
+/// The forward pass of kCudaHopper or kCudaPortable, into the outputs of `result` (its fingerprint
+/// is the caller's).
+void forward_cuda(Path path, const Call& call, const FavorResult& result);
+
+/// kCudaDecode (kernels/cuda/decode): out [B, H, 1, Dv], and the state after the token in `to`,
+/// which may be the call's own.
+void step_cuda(const Call& call, const Tensor& out, const FavorState& to);
+
+/// The gradients of q, k, v and the initial state; `saved` is of the same path.
+void backward_cuda(Path path, const Call& call, const FavorSaved& saved,
+                   const FavorGradients& gradients);
 
 /// The fingerprint of parameters on `device` that have `seed` mixed in (kernels/fingerprint.h),
 /// int64 [1] there; undefined where no kernel computes it.

@@ -1,16 +1,21 @@
 #include "performer/ops/backends/cuda.h"
 
-// A build without CUDA kernels: the composed operator serves tensors of a GPU.
+// A build without CUDA kernels: the composed operator serves tensors of a GPU, and nobody asks the
+// kernels for more.
 namespace performer {
 
-bool forward_cuda(const FavorArgs& /*args*/, const FavorResult& /*result*/) { return false; }
+bool has_cuda_kernels() { return false; }
 
-bool backward_cuda(const FavorSaved& /*saved*/, const FavorArgs& /*args*/,
-                   const FavorGradients& /*gradients*/) {
-  return false;
-}
+bool serves_cuda(Path /*path*/, Pass /*pass*/, const Call& /*call*/) { return false; }
 
-bool served_by_cuda_kernels(const FavorArgs& /*args*/) { return false; }
+void refuse_hopper(const FavorArgs& /*args*/, Pass /*pass*/) {}
+
+void forward_cuda(Path /*path*/, const Call& /*call*/, const FavorResult& /*result*/) {}
+
+void step_cuda(const Call& /*call*/, const Tensor& /*out*/, const FavorState& /*to*/) {}
+
+void backward_cuda(Path /*path*/, const Call& /*call*/, const FavorSaved& /*saved*/,
+                   const FavorGradients& /*gradients*/) {}
 
 Tensor fingerprint_cuda(const std::array<Tensor, kernels::kFingerprintTensors>& /*parameters*/,
                         std::uint64_t /*seed*/, at::Device /*device*/) {

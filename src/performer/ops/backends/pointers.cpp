@@ -10,7 +10,7 @@ namespace {
 using kernels::FavorProblem;
 using kernels::Map;
 
-Map kernel_map(FeatureMap map) {
+Map to_kernel_map(FeatureMap map) {
   switch (map) {
     case FeatureMap::kRelu:
       return Map::kRelu;
@@ -67,7 +67,7 @@ Tensor aligned(const Tensor& t) {
 KernelCall::KernelCall(const FavorArgs& a) {
   FavorProblem& p = problem;
   const FeatureMap map = a.map();
-  p.map = kernel_map(map);
+  p.map = to_kernel_map(map);
   p.dtype = kernel_dtype(a.q.scalar_type());
   p.causal = a.causal;
   p.norm_term = map == FeatureMap::kPositive || map == FeatureMap::kHyperbolic;
@@ -178,13 +178,6 @@ KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
   if (!args.causal) {
     outputs.sums = state_view(keep(at::empty_like(kv)), keep(at::empty_like(normalizer)));
   }
-}
-
-bool needs_composed_backward(const FavorSaved& saved, const FavorArgs& args) {
-  bool needed = args.state_heads() != args.k.size(1);
-  for_each_field(select<kFavorFields, kComposedGradient>(),
-                 [&](const auto& field) { needed = needed || saved.needs_gradient(field.member); });
-  return needed;
 }
 
 }  // namespace performer

@@ -53,8 +53,4 @@ struct KernelBackward {
   Tensor keep(Tensor t);
 };
 
-/// Whether the fused backward kernels leave the call to the composed operator: where a parameter's
-/// gradient is needed, and where query heads of one key head have key parameters of their own.
-bool needs_composed_backward(const FavorSaved& saved, const FavorArgs& args);
-
 }  // namespace performer

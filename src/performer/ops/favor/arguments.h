@@ -53,6 +53,12 @@ FavorOptions favor_options(const FavorArgs& args);
 /// Works on symbolic sizes. Throws with the argument's name and what was seen.
 void check_favor_args(const FavorArgs& args);
 
+/// The rules of favor_step_ beside those: one token, and a state that can be written in place.
+void check_favor_step(const FavorArgs& args);
+/// What is written in place is nobody else's memory: a token read after it was written, or a scale
+/// written as a sum, would be wrong without a word.
+void check_own_memory(const FavorArgs& args);
+
 /// The rules on the values of state_log2_scale, which kernels turn into numbers of other types. On
 /// the CPU; on other devices nothing is read.
 void check_favor_values(const FavorArgs& args);

@@ -19,15 +19,4 @@ Tensor favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   return favor_attention_with_state(q, k, v, W, options).first;
 }
 
-std::pair<Tensor, FavorState> favor_step(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const Tensor& W, const FavorState& state,
-                                         FavorOptions options) {
-  TORCH_CHECK(q.defined() && q.dim() == 4 && q.size(2) == 1,
-              "favor_step: q must be one token, [batch, heads, 1, dim], got ",
-              q.defined() ? q.sizes() : at::IntArrayRef());
-  options.causality = Causality::kCausal;
-  options.initial_state = state;
-  return favor_attention_with_state(q, k, v, W, options);
-}
-
 }  // namespace performer

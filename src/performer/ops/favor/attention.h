@@ -48,10 +48,4 @@ std::pair<Tensor, FavorState> favor_attention_with_state(const Tensor& q, const 
                                                          const Tensor& v, const Tensor& W,
                                                          const FavorOptions& options = {});
 
-/// One more token: q, k, v of length 1 and the state so far (undefined: none). O(M' (D + Dv)) per
-/// head; without gradients one kernel on CUDA. favor_step.h: the same in place.
-std::pair<Tensor, FavorState> favor_step(const Tensor& q, const Tensor& k, const Tensor& v,
-                                         const Tensor& W, const FavorState& state,
-                                         FavorOptions options = {});
-
 }  // namespace performer

@@ -24,6 +24,10 @@ FavorResult allocate_result(const FavorArgs& a) {
           at::empty({1}, a.q.options().dtype(at::kLong))};
 }
 
+Tensor allocate_step(const FavorArgs& a) {
+  return empty_in_stride_order(a.q, {a.q.sym_size(0), a.q.sym_size(1), 1, a.v.sym_size(3)});
+}
+
 FavorResult with_rows(const FavorArgs& a, const FavorResult& result) {
   if (a.for_backward) return result;
   FavorResult full = result;

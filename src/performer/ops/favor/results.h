@@ -55,6 +55,8 @@ void check_saved_values(const FavorSaved& saved, const FavorArgs& args);
 /// Outputs in the shapes and stride orders the operators promise, for real and symbolic sizes
 /// alike.
 FavorResult allocate_result(const FavorArgs& args);
+/// out alone, of one token.
+Tensor allocate_step(const FavorArgs& args);
 /// `result` with row_sum and row_log2_scale of full size: its own, or new ones.
 FavorResult with_rows(const FavorArgs& args, const FavorResult& result);
 FavorGradients allocate_gradients(const FavorArgs& args, const FavorNeeds& needs);

@@ -1,8 +1,16 @@
 #pragma once
 
+#include <utility>
+
 #include "performer/ops/favor/attention.h"
 
 namespace performer {
+
+/// One more token: q, k, v of length 1 and the state so far (undefined: none). O(M' (D + Dv)) per
+/// head; without gradients one kernel on CUDA.
+std::pair<Tensor, FavorState> favor_step(const Tensor& q, const Tensor& k, const Tensor& v,
+                                         const Tensor& W, const FavorState& state,
+                                         FavorOptions options = {});
 
 /// favor_step that writes the next state over `state`, whose tensors must be contiguous: what a
 /// stream that nobody forks needs. One launch on CUDA, which a graph can record. No gradients. The
