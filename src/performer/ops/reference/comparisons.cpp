@@ -3,12 +3,10 @@
 #include <cmath>
 #include <limits>
 
-#include "performer/ops/reference/reference.h"
+#include "performer/ops/reference/parts.h"
 
 // What favor_attention is compared with: the attention it estimates, and the recipe it replaces.
 namespace performer::reference {
-
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 Tensor exact_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                        const FavorOptions& options) {

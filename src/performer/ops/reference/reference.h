@@ -8,7 +8,7 @@
 #include "performer/ops/favor/attention.h"
 
 /// The definitions, in plain tensor code: slow, direct, differentiable by autograd. Oracle of the
-/// tests; start reading here.
+/// tests. Start reading here, and go on in definition.cpp: the whole method on a page.
 namespace performer::reference {
 
 /// How to evaluate the definition.
