@@ -60,7 +60,8 @@ void check_parameter(const FavorArgs& a, const Tensor& p, const char* name) {
               a.q.device(), ", got ", p.device());
 }
 
-void check_heads(const FavorArgs& a, const c10::SymInt& heads, const char* name, const Tensor& p) {
+void check_parameter_heads(const FavorArgs& a, const c10::SymInt& heads, const char* name,
+                           const Tensor& p) {
   TORCH_CHECK(heads == 1 || heads == a.k.sym_size(1) || heads == a.q.sym_size(1), a.op, ": ", name,
               " must be shared or have 1, ", a.k.sym_size(1), " (k's) or ", a.q.sym_size(1),
               " (q's) heads, got ", p.sym_sizes());
@@ -74,7 +75,7 @@ void check_projection(const FavorArgs& a, const Tensor& w, const char* name) {
               a.q.sym_size(3), ", got ", w.sym_sizes());
   TORCH_CHECK(w.sym_size(-2) > 0, a.op, ": ", name, " must have at least one feature (row), got ",
               w.sym_sizes());
-  if (w.dim() == 3) check_heads(a, w.sym_size(0), name, w);
+  if (w.dim() == 3) check_parameter_heads(a, w.sym_size(0), name, w);
 }
 
 void check_bias(const FavorArgs& a, const Tensor& b, const char* name) {
@@ -85,7 +86,7 @@ void check_bias(const FavorArgs& a, const Tensor& b, const char* name) {
   TORCH_CHECK((b.dim() == 1 || b.dim() == 2) && b.sym_size(-1) == a.num_features(), a.op, ": ",
               name, " must be [features] or [heads, features] with ", a.num_features(),
               " features, got ", b.sym_sizes());
-  if (b.dim() == 2) check_heads(a, b.sym_size(0), name, b);
+  if (b.dim() == 2) check_parameter_heads(a, b.sym_size(0), name, b);
 }
 
 void check_map_options(const FavorArgs& a) {
@@ -142,7 +143,7 @@ void check_key_mask_and_bias(const FavorArgs& a) {
               a.op,
               ": key_bias must be [batch, heads, length of k] or [batch, length of k] with k ",
               a.k.sym_sizes(), ", got ", b.sym_sizes());
-  if (b.dim() == 3) check_heads(a, b.sym_size(1), "key_bias", b);
+  if (b.dim() == 3) check_parameter_heads(a, b.sym_size(1), "key_bias", b);
 }
 
 void check_packed(const FavorArgs& a) {

@@ -4,7 +4,7 @@
 #include <tuple>
 
 #include "performer/ops/favor/arguments.h"
-#include "performer/ops/favor/signature.h"
+#include "performer/ops/signature.h"
 
 // The one list of arguments. Schemas, registered signatures, calls through the dispatcher, what
 // autograd keeps, the gradients and their names all derive from it: a new argument is a member of

@@ -2,44 +2,47 @@
 #include <torch/library.h>
 
 #include <optional>
+#include <string>
 #include <string_view>
+#include <tuple>
 #include <vector>
 
 #include "performer/ops/projection/projection.h"
 #include "performer/ops/projection/structured.h"
+#include "performer/ops/signature.h"
 
 namespace performer {
 namespace {
 
-ProjectionOptions make_options(std::optional<std::int64_t> heads, std::string_view kind,
-                               std::string_view norm) {
-  ProjectionOptions options;
-  options.kind = parse_projection_kind(kind);
-  options.norm = parse_projection_norm(norm);
-  options.heads = heads;
-  return options;
+// The arguments of both draws.
+struct Draw {
+  std::int64_t num_features = 0, dim = 0;
+  std::optional<std::int64_t> heads;
+  std::string kind, norm;
+  std::int64_t seed = 0, layer = 0, draw = 0;
+
+  ProjectionOptions options() const {
+    return {parse_projection_kind(kind), parse_projection_norm(norm), heads, seed, layer, draw};
+  }
+};
+constexpr std::tuple kDrawFields{
+    Field{"num_features", &Draw::num_features},
+    Field{"dim", &Draw::dim},
+    Field{"heads", &Draw::heads},
+    Field{"kind", &Draw::kind},
+    Field{"norm", &Draw::norm},
+    Field{"seed", &Draw::seed},
+    Field{"layer", &Draw::layer},
+    Field{"draw", &Draw::draw},
+};
+using DrawSignature = Signature<kDrawFields, 0, 0, Draw>;
+
+Tensor draw_projection_op(const Draw& d) {
+  return draw_projection(d.num_features, d.dim, d.options());
 }
 
-Tensor draw_projection_op(std::int64_t num_features, std::int64_t dim,
-                          std::optional<std::int64_t> heads, std::string_view kind,
-                          std::string_view norm, std::int64_t seed, std::int64_t layer,
-                          std::int64_t draw) {
-  ProjectionOptions options = make_options(heads, kind, norm);
-  options.seed = seed;
-  options.layer = layer;
-  options.draw = draw;
-  return draw_projection(num_features, dim, options);
-}
-
-std::vector<Tensor> draw_structured_op(std::int64_t num_features, std::int64_t dim,
-                                       std::optional<std::int64_t> heads, std::string_view kind,
-                                       std::string_view norm, std::int64_t seed, std::int64_t layer,
-                                       std::int64_t draw) {
-  ProjectionOptions options = make_options(heads, kind, norm);
-  options.seed = seed;
-  options.layer = layer;
-  options.draw = draw;
-  const auto p = draw_structured(num_features, dim, options);
+std::vector<Tensor> draw_structured_op(const Draw& d) {
+  const auto p = draw_structured(d.num_features, d.dim, d.options());
   if (p.kind == ProjectionKind::kHadamard) return {p.row_scale, p.signs};
   return {p.row_scale, p.signs, p.permutation, p.cosine, p.sine};
 }
@@ -69,16 +72,13 @@ Tensor structured_dense_op(std::string_view kind, std::int64_t dim, at::TensorLi
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {
   constexpr auto kExplicit = c10::DispatchKey::CompositeExplicitAutograd;
-  m.def(
-      "draw_projection(int num_features, int dim, int? heads, str kind, str norm, int seed, "
-      "int layer, int draw) -> Tensor",
-      {at::Tag::pt2_compliant_tag});
-  m.impl("draw_projection", torch::dispatch(kExplicit, &draw_projection_op));
-  m.def(
-      "draw_structured(int num_features, int dim, int? heads, str kind, str norm, int seed, "
-      "int layer, int draw) -> Tensor[]",
-      {at::Tag::pt2_compliant_tag});
-  m.impl("draw_structured", torch::dispatch(kExplicit, &draw_structured_op));
+  const auto draw = [&](const std::string& name, const char* result, auto* function) {
+    m.def((name + "(" + DrawSignature::text() + ") -> " + result).c_str(),
+          {at::Tag::pt2_compliant_tag});
+    m.impl(name.c_str(), torch::dispatch(kExplicit, function));
+  };
+  draw("draw_projection", "Tensor", DrawSignature::function<&draw_projection_op>);
+  draw("draw_structured", "Tensor[]", DrawSignature::function<&draw_structured_op>);
   // Compositions of ATen operators: autograd, compilation and every device come from those.
   m.def("structured_apply(Tensor x, str kind, int dim, Tensor[] parts) -> Tensor",
         &structured_apply_op);

@@ -11,8 +11,9 @@
 #include <type_traits>
 #include <utility>
 
-// How a list of fields (fields.h) becomes what the dispatcher wants: a schema's text, a function
-// that takes the arguments by position, and a call of one. All template code of this is here:
+// How a list of fields (favor/fields.h is the longest) becomes what the dispatcher wants: a
+// schema's text, a function that takes the arguments by position, and a call of one. All template
+// code of this is here:
 //   select<kFields, role>()     the fields that have a role
 //   for_each_field(list, f)     f(field) in order; for_each_tensor: those that are tensors
 //   Wire<T, kGiven>             how one C++ type travels
