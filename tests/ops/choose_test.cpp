@@ -143,8 +143,8 @@ std::vector<std::string> paths_taken(const Example& e, const char* value) {
   out.sum().backward();
   taken.push_back(last_path());
   const at::NoGradGuard no_grad;
-  const FavorState state = favor_attention_with_state(row(5), row(5), row(5), W, o).second;
-  favor_step_in_place(row(1), row(1), row(1), W, state, o);
+  o.initial_state = favor_attention_with_state(row(5), row(5), row(5), W, o).second;
+  favor_step_in_place(row(1), row(1), row(1), W, o);
   taken.push_back(last_path());
   return taken;
 }

@@ -40,6 +40,11 @@ FavorState copy_of(const FavorState& state) {
   return {state.kv.clone(), state.normalizer.clone(), state.log2_scale.clone(), state.fingerprint};
 }
 
+FavorOptions with_state(FavorOptions options, const FavorState& state) {
+  options.initial_state = state;
+  return options;
+}
+
 class FavorStepInPlace : public ::testing::TestWithParam<OpCase> {};
 
 TEST_P(FavorStepInPlace, IsTheFunctionalStepWrittenOverItsState) {
@@ -49,7 +54,7 @@ TEST_P(FavorStepInPlace, IsTheFunctionalStepWrittenOverItsState) {
   const FavorState place = copy_of(s.state);
   for (const Inputs& in : s.steps) {
     const auto [out, next] = favor_step(in.q, in.k, in.v, in.W, s.state, in.options);
-    const Tensor got = favor_step_in_place(in.q, in.k, in.v, in.W, place, in.options);
+    const Tensor got = favor_step_in_place(in.q, in.k, in.v, in.W, with_state(in.options, place));
     EXPECT_TRUE(bit_equal(got, out));
     EXPECT_EQ(got.strides(), out.strides());
     EXPECT_TRUE(bit_equal(place.kv, next.kv));
@@ -74,7 +79,7 @@ TEST(FavorStepInPlace, LeavesTheStateOfAMaskedKeyAlone) {
   const FavorState before = copy_of(s.state);
   in.options.key_mask = at::tensor({1, 0}).view({2, 1}).to(at::kBool);
   in.k[1].fill_(std::numeric_limits<double>::quiet_NaN());
-  favor_step_in_place(in.q, in.k, in.v, in.W, s.state, in.options);
+  favor_step_in_place(in.q, in.k, in.v, in.W, with_state(in.options, s.state));
   EXPECT_FALSE(s.state.kv[0].equal(before.kv[0]));
   EXPECT_TRUE(s.state.kv[1].equal(before.kv[1]));
   EXPECT_TRUE(s.state.normalizer[1].equal(before.normalizer[1]));
@@ -86,7 +91,8 @@ TEST(FavorStepInPlace, SaysWhatItCannotTake) {
   const Stream s = split(small(), 2);
   const Inputs& in = s.steps.front();
   const auto refusal = [&](const Inputs& i, const FavorState& state) {
-    return message_of([&] { favor_step_in_place(i.q, i.k, i.v, i.W, state, i.options); });
+    return message_of(
+        [&] { favor_step_in_place(i.q, i.k, i.v, i.W, with_state(i.options, state)); });
   };
   FavorState turned = s.state;
   turned.kv = at::empty({2, 2, 8, 16}).transpose(2, 3);
@@ -102,9 +108,9 @@ TEST(FavorStepInPlace, ComparesFingerprintsWhenAsked) {
   const at::NoGradGuard no_grad;
   const Stream s = split(small(), 2);
   const Inputs& in = s.steps.front();
-  EXPECT_NO_THROW(check_favor_state(in.q, in.k, in.v, in.W, s.state, in.options));
+  EXPECT_NO_THROW(check_favor_state(in.q, in.k, in.v, in.W, with_state(in.options, s.state)));
   EXPECT_NE(message_of([&] {
-              check_favor_state(in.q, in.k, in.v, in.W * 2, s.state, in.options);
+              check_favor_state(in.q, in.k, in.v, in.W * 2, with_state(in.options, s.state));
             }).find("initial_state was made with another W"),
             std::string::npos);
 }
@@ -114,7 +120,7 @@ TEST(FavorStepInPlace, HasNoGradient) {
   const Inputs& in = s.steps.front();
   const FavorState state = copy_of(s.state);
   const Tensor q = in.q.detach().requires_grad_();
-  const Tensor out = favor_step_in_place(q, in.k, in.v, in.W, state, in.options);
+  const Tensor out = favor_step_in_place(q, in.k, in.v, in.W, with_state(in.options, state));
   EXPECT_NE(message_of([&] { out.sum().backward(); }).find("favor_step_"), std::string::npos);
 }
 

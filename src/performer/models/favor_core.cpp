@@ -42,16 +42,16 @@ Tensor FavorCore::forward(const Heads& heads, const Tensor& key_mask) {
 
 Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*position*/) {
   const Tensor& W = projection_on(heads.q.device());
+  FavorOptions options = options_;
+  options.initial_state = state.favor;
   if (state.favor.defined() && heads.q.size(2) == 1 && !at::GradMode::is_enabled()) {
     // A step compares nothing: that would wait for the device.
     if (!state.compared || !state.projection.is_same(W)) {
-      check_favor_state(heads.q, heads.k, heads.v, W, state.favor, options_);
+      check_favor_state(heads.q, heads.k, heads.v, W, options);
       state.compared = true, state.projection = W;
     }
-    return favor_step_in_place(heads.q, heads.k, heads.v, W, state.favor, options_);
+    return favor_step_in_place(heads.q, heads.k, heads.v, W, options);
   }
-  FavorOptions options = options_;
-  options.initial_state = state.favor;
   auto [out, after] = favor_attention_with_state(heads.q, heads.k, heads.v, W, options);
   state.favor = std::move(after);
   state.compared = true, state.projection = W;

@@ -16,14 +16,15 @@ Tensor step_meta(const FavorArgs& a) {
 }
 
 FavorArgs step_args(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                    const FavorState& state, FavorOptions& options) {
-  TORCH_CHECK(q.defined() && k.defined() && v.defined() && state.defined(),
+                    const FavorOptions& options) {
+  TORCH_CHECK(q.defined() && k.defined() && v.defined() && options.initial_state.defined(),
               "favor_step_: q, k, v and the state must be defined tensors");
   TORCH_CHECK(!options.cu_seqlens_q.defined() && !options.cu_seqlens_k.defined(),
               "favor_step_: a step takes one token of each sequence, got cu_seqlens");
-  options.causality = Causality::kCausal;
-  options.initial_state = state;
-  return favor_args(q, k, v, W, options);
+  FavorArgs args = favor_args(q, k, v, W, options);
+  args.causal = true;
+  args.op = "favor_step_";
+  return args;
 }
 
 }  // namespace
@@ -40,16 +41,15 @@ std::pair<Tensor, FavorState> favor_step(const Tensor& q, const Tensor& k, const
 }
 
 Tensor favor_step_in_place(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                           const FavorState& state, FavorOptions options) {
-  return call_favor_step(step_args(q, k, v, W, state, options));
+                           const FavorOptions& options) {
+  return call_favor_step(step_args(q, k, v, W, options));
 }
 
 void check_favor_state(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
-                       const FavorState& state, FavorOptions options) {
-  FavorArgs a = step_args(q, k, v, W, state, options);
-  a.op = "favor_step_";
-  check_favor_args(a);
-  if (a.state_fingerprint.defined()) check_state_fingerprint(a, favor_fingerprint(a));
+                       const FavorOptions& options) {
+  const FavorArgs args = step_args(q, k, v, W, options);
+  check_favor_args(args);
+  if (args.state_fingerprint.defined()) check_state_fingerprint(args, favor_fingerprint(args));
 }
 
 TORCH_LIBRARY_IMPL(performer, Meta, m) { m.impl("favor_step_", step_entry<&step_meta>); }
