@@ -12,8 +12,8 @@ namespace {
 
 using composed::BackwardInputs;
 using composed::BackwardOutputs;
+using composed::DenseCall;
 using composed::ForwardOutputs;
-using composed::Problem;
 
 /// One sequence of a packed call: its rows of q, of k, and its state.
 struct Segment {
@@ -61,12 +61,12 @@ Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::Scal
 void forward_composed(const FavorArgs& args, const FavorResult& r) {
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
-      forward(Problem(s.args(args)),
+      forward(DenseCall(s.args(args)),
               ForwardOutputs{s.queries(r.out), s.queries(r.row_sum), s.queries(r.row_log2_scale),
                              s.state(r.kv), s.state(r.normalizer), s.state(r.log2_scale)});
     });
   } else {
-    forward(Problem(args),
+    forward(DenseCall(args),
             ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
   }
 }
@@ -109,10 +109,10 @@ void backward_composed(const FavorSaved& saved, const FavorArgs& args,
       o.q = s.queries(out.q), o.k = s.keys(out.k, 2), o.v = s.keys(out.v, 2);
       o.key_bias = s.keys(out.key_bias, 2);
       o.state_kv = s.state(out.state_kv), o.state_normalizer = s.state(out.state_normalizer);
-      backward(Problem(s.args(args)), i, o);
+      backward(DenseCall(s.args(args)), i, o);
     });
   } else {
-    backward(Problem(args), in, out);
+    backward(DenseCall(args), in, out);
   }
   const auto store = [&](Tensor FavorArgs::*of, const Tensor& sum) {
     if (sum.defined()) grad(of).copy_(sum.view_as(grad(of)));

@@ -25,8 +25,8 @@ namespace {
 FeatureGradient query_gradient(const FeatureBlock& queries, const ScaledSum& state,
                                RowGradient& rows, bool renormalize) {
   const StateGradient from_state(queries, rows, state);
-  if (renormalize) rows.along = from_state.along();
-  return from_state.pull_back(queries, rows.along);
+  if (renormalize) rows.delta = from_state.delta();
+  return from_state.pull_back(queries, rows.delta);
 }
 
 // A chunk's queries look at the state and at the chunk's own keys.
@@ -35,21 +35,21 @@ FeatureGradient causal_query_gradient(const FeatureBlock& queries, const KeyBloc
   const StateGradient from_state(queries, rows, state);
   const ChunkGradient chunk(queries, keys, rows, state.log2);
   if (renormalize) {
-    rows.along = from_state.along() + (chunk.weights * chunk.values).sum(-1, /*keepdim=*/true);
+    rows.delta = from_state.delta() + (chunk.weights * chunk.values).sum(-1, /*keepdim=*/true);
     for (const auto row : chunk.exact_rows) {
       const Tensor weights = chunk.exact_weights(queries, keys, rows, row).sum(-1);
       const Tensor values = chunk.values.select(3, row).narrow(-1, 0, row + 1);
-      rows.along.select(3, row).add_((weights * values).sum(-1, /*keepdim=*/true));
+      rows.delta.select(3, row).add_((weights * values).sum(-1, /*keepdim=*/true));
     }
   }
-  const Tensor difference = chunk.values - rows.along;
-  FeatureGradient grad = from_state.pull_back(queries, rows.along);
+  const Tensor difference = chunk.values - rows.delta;
+  FeatureGradient grad = from_state.pull_back(queries, rows.delta);
   grad.add(queries.pull_back(multiply_grouped(chunk.coefficient * difference, chunk.pair.k_hat),
                              chunk.pair.q_shift, chunk.pair.q_hat));
   for (const auto row : chunk.exact_rows) {
     const Tensor weights = chunk.exact_weights(queries, keys, rows, row);
-    const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(3);
-    const Tensor exact = at::matmul(along, weights);  // [B, Hs, G, 1, M']
+    const Tensor of_row = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(3);
+    const Tensor exact = at::matmul(of_row, weights);  // [B, Hs, G, 1, M']
     grad.features.narrow(3, row, 1).add_(queries.chained(exact, row, 1));
   }
   return grad;
@@ -75,7 +75,7 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
   const Tensor own = keys.log2.amax(2).expand({-1, -1, queries.bound().size(-1)});
   const ChunkGradient chunk(queries, keys, rows, own);
   const auto& pair = chunk.pair;
-  const Tensor difference = chunk.values - rows.along;
+  const Tensor difference = chunk.values - rows.delta;
   const Tensor raw = at::matmul(fold_group(chunk.coefficient * difference).transpose(-1, -2),
                                 fold_group(pair.q_hat));
   grad.features.add(keys.features.pull_back(raw, pair.k_shift, pair.k_hat));
@@ -83,8 +83,8 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
       grad.values + at::matmul(fold_group(chunk.weights).transpose(-1, -2), fold_group(rows.grad));
   for (const auto row : chunk.exact_rows) {
     const Tensor exact = chunk.exact_weights(queries, keys, rows, row);
-    const Tensor along = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(-1);
-    const Tensor from_row = (exact * along).sum(2);  // [B, Hs, i + 1, M']
+    const Tensor of_row = difference.select(3, row).narrow(-1, 0, row + 1).unsqueeze(-1);
+    const Tensor from_row = (exact * of_row).sum(2);  // [B, Hs, i + 1, M']
     grad.features.features.narrow(2, 0, row + 1).add_(keys.features.chained(from_row, 0, row + 1));
     const Tensor row_out = rows.grad.select(3, row).unsqueeze(3);  // [B, Hs, G, 1, Dv]
     grad.values.narrow(2, 0, row + 1).add_((exact.sum(-1).unsqueeze(-1) * row_out).sum(2));
@@ -106,7 +106,7 @@ void add_parameter(const Tensor& grad, const Tensor& per_head) {
   grad.add_(reduce_heads(per_head, grad.size(0)));
 }
 
-void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
+void write_query_gradient(const DenseCall& p, const BackwardOutputs& outputs,
                           const FeatureBlock& queries, const FeatureGradient& grad, Block block) {
   const auto g = p.query.backward(queries, grad);
   outputs.q.narrow(2, block.start, block.length).copy_(p.heads.join_queries(g.x));
@@ -118,7 +118,7 @@ void write_query_gradient(const Problem& p, const BackwardOutputs& outputs,
     add_parameter(outputs.bias_q, grad.features.sum(at::IntArrayRef{0, 3}).flatten(0, 1));
 }
 
-void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const KeyBlock& keys,
+void write_key_gradient(const DenseCall& p, const BackwardOutputs& outputs, const KeyBlock& keys,
                         const KeyGradient& grad, Block block) {
   const auto g = p.key.backward(keys.features, grad.features);
   outputs.k.narrow(2, block.start, block.length).copy_(p.heads.reduce_keys(g.x));
@@ -138,13 +138,13 @@ void write_key_gradient(const Problem& p, const BackwardOutputs& outputs, const 
   }
 }
 
-ScaledSum final_state(const Problem& p, const BackwardInputs& in) {
+ScaledSum final_state(const DenseCall& p, const BackwardInputs& in) {
   return {at::cat({in.kv, in.normalizer.unsqueeze(-1)}, -1), in.log2_scale.to(p.dtype)};
 }
 
 /// The gradient that comes in through the final state: dS = [grad kv, grad normalizer]
 /// 2^-log2_scale.
-ScaledSum final_gradient(const Problem& p, const BackwardInputs& in) {
+ScaledSum final_gradient(const DenseCall& p, const BackwardInputs& in) {
   ScaledSum empty =
       empty_sum({in.kv.size(0), in.kv.size(1), in.kv.size(2), p.value_dim + 1}, in.kv.options());
   if (!in.grad_kv.defined() && !in.grad_normalizer.defined()) return empty;
@@ -156,7 +156,7 @@ ScaledSum final_gradient(const Problem& p, const BackwardInputs& in) {
   return {at::cat({kv, normalizer.unsqueeze(-1)}, -1), at::where(reached, -log2, empty.log2)};
 }
 
-void write_state_gradient(const Problem& p, const BackwardOutputs& outputs, const ScaledSum& grad,
+void write_state_gradient(const DenseCall& p, const BackwardOutputs& outputs, const ScaledSum& grad,
                           const ScaledSum& passed) {
   if (!outputs.state_kv.defined()) return;
   const Tensor initial = p.args.state_log2_scale.to(p.dtype);
@@ -170,19 +170,20 @@ void write_state_gradient(const Problem& p, const BackwardOutputs& outputs, cons
   outputs.state_normalizer.copy_(total.select(-1, -1));
 }
 
-ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const BackwardOutputs& outputs) {
-  const Tensor along = at::zeros_like(in.row_sum);
+ScaledSum causal_pass(const DenseCall& p, const BackwardInputs& in,
+                      const BackwardOutputs& outputs) {
+  const Tensor delta = at::zeros_like(in.row_sum);
   const auto blocks = split_blocks(p.key_length(), kChunk);
   ScaledSum state = p.initial_sum();
   for (const Block block : blocks) {
     const KeyBlock keys = p.load_keys(block);
     const FeatureBlock queries = p.load_queries(block);
-    RowGradient rows = load_rows(p, in, along, block);
+    RowGradient rows = load_rows(p, in, delta, block);
     const auto grad = causal_query_gradient(queries, keys, state, rows, p.args.renormalize);
     write_query_gradient(p, outputs, queries, grad, block);
     if (p.args.renormalize) {
-      along.narrow(2, block.start, block.length)
-          .copy_(p.heads.join_queries(rows.along.squeeze(-1)));
+      delta.narrow(2, block.start, block.length)
+          .copy_(p.heads.join_queries(rows.delta.squeeze(-1)));
     }
     state = merge(state, sum_keys(keys));
   }
@@ -190,7 +191,7 @@ ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const Backward
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) {
     const KeyBlock keys = p.load_keys(*block);
     const FeatureBlock queries = p.load_queries(*block);
-    const RowGradient rows = load_rows(p, in, along, *block);
+    const RowGradient rows = load_rows(p, in, delta, *block);
     KeyGradient grad = key_gradient_from_later(keys, later);
     add_key_gradient_in_chunk(grad, queries, keys, rows);
     write_key_gradient(p, outputs, keys, grad, *block);
@@ -199,14 +200,14 @@ ScaledSum causal_pass(const Problem& p, const BackwardInputs& in, const Backward
   return later;
 }
 
-ScaledSum bidirectional_pass(const Problem& p, const BackwardInputs& in,
+ScaledSum bidirectional_pass(const DenseCall& p, const BackwardInputs& in,
                              const BackwardOutputs& outputs) {
-  const Tensor along = at::zeros_like(in.row_sum);
+  const Tensor delta = at::zeros_like(in.row_sum);
   const ScaledSum state = final_state(p, in);
   ScaledSum later = final_gradient(p, in);
   for (const Block block : split_blocks(p.query_length(), p.block_length())) {
     const FeatureBlock queries = p.load_queries(block);
-    RowGradient rows = load_rows(p, in, along, block);
+    RowGradient rows = load_rows(p, in, delta, block);
     const auto grad = query_gradient(queries, state, rows, p.args.renormalize);
     write_query_gradient(p, outputs, queries, grad, block);
     later = merge(later, sum_queries(queries, rows));
@@ -220,7 +221,7 @@ ScaledSum bidirectional_pass(const Problem& p, const BackwardInputs& in,
 
 }  // namespace
 
-void backward(const Problem& p, const BackwardInputs& in, const BackwardOutputs& outputs) {
+void backward(const DenseCall& p, const BackwardInputs& in, const BackwardOutputs& outputs) {
   const ScaledSum grad =
       p.args.causal ? causal_pass(p, in, outputs) : bidirectional_pass(p, in, outputs);
   write_state_gradient(p, outputs, grad, final_gradient(p, in));

@@ -2,11 +2,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "performer/ops/backends/composed/problem.h"
+#include "performer/ops/backends/composed/dense_call.h"
 
 namespace performer::composed {
 
-/// What the forward pass left and the gradients that come in; views over one dense problem.
+/// What the forward pass left and the gradients that come in; views over one dense call.
 struct BackwardInputs {
   Tensor grad_out;                    // [B, H, Lq, Dv]
   Tensor row_sum, row_log2_scale;     // [B, H, Lq]
@@ -24,6 +24,6 @@ struct BackwardOutputs {
   Tensor state_kv, state_normalizer;
 };
 
-void backward(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs);
+void backward(const DenseCall& call, const BackwardInputs& inputs, const BackwardOutputs& outputs);
 
 }  // namespace performer::composed

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "performer/ops/backends/composed/problem.h"
+#include "performer/ops/backends/composed/dense_call.h"
 
 namespace performer::composed {
 

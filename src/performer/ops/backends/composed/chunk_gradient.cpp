@@ -14,19 +14,19 @@ constexpr double kExactAbove = 64;
 
 }  // namespace
 
-Tensor RowGradient::g() const { return at::cat({grad, -along}, -1); }
+Tensor RowGradient::g() const { return at::cat({grad, -delta}, -1); }
 
-RowGradient load_rows(const Problem& p, const BackwardInputs& in, const Tensor& along,
+RowGradient load_rows(const DenseCall& p, const BackwardInputs& in, const Tensor& delta,
                       Block block) {
   const auto load = [&](const Tensor& t) {
     return p.heads.split_queries(t.narrow(2, block.start, block.length)).to(p.dtype);
   };
   RowGradient rows;
   rows.grad = load(in.grad_out);
-  rows.along = load(along).unsqueeze(-1);
+  rows.delta = load(delta).unsqueeze(-1);
   const Tensor sum = load(in.row_sum);
   if (!p.args.renormalize) {
-    rows.inverse = at::full_like(sum, p.kernel_factor);
+    rows.inverse = at::full_like(sum, p.map_constant);
     rows.log2 = at::zeros_like(sum);
     return rows;
   }
@@ -47,12 +47,12 @@ StateGradient::StateGradient(const FeatureBlock& queries, const RowGradient& row
   normalizer = state.sum.select(-1, value_dim).unsqueeze(2).unsqueeze(2);
 }
 
-Tensor StateGradient::along() const {
+Tensor StateGradient::delta() const {
   return (weights * values).sum(-1, /*keepdim=*/true) * inverse;
 }
 
-FeatureGradient StateGradient::pull_back(const FeatureBlock& queries, const Tensor& along) const {
-  return queries.pull_back((values - along * normalizer) * inverse, shift, weights);
+FeatureGradient StateGradient::pull_back(const FeatureBlock& queries, const Tensor& delta) const {
+  return queries.pull_back((values - delta * normalizer) * inverse, shift, weights);
 }
 
 ChunkGradient::ChunkGradient(const FeatureBlock& queries, const KeyBlock& keys,

@@ -10,22 +10,23 @@ namespace performer::composed {
 /// Per query row of a block: the incoming gradient and the denominator as inverse 2^-log2.
 struct RowGradient {
   Tensor grad;     // [B, Hs, G, C, Dv] do
-  Tensor along;    // [B, Hs, G, C, 1] do . o
+  Tensor delta;    // [B, Hs, G, C, 1] do . o
   Tensor inverse;  // [B, Hs, G, C]
   Tensor log2;     // [B, Hs, G, C] integers
 
   Tensor g() const;  // [B, Hs, G, C, Dv + 1] G = [do, -do . o]
 };
 
-/// The rows of one block; `along` is a buffer [B, H, Lq] that the pass over queries fills.
-RowGradient load_rows(const Problem& p, const BackwardInputs& in, const Tensor& along, Block block);
+/// The rows of one block; `delta` is a buffer [B, H, Lq] that the pass over queries fills.
+RowGradient load_rows(const DenseCall& p, const BackwardInputs& in, const Tensor& delta,
+                      Block block);
 
 /// The part of a block's attention that comes from a state.
 struct StateGradient {
   StateGradient(const FeatureBlock& queries, const RowGradient& rows, const ScaledSum& state);
 
-  Tensor along() const;  // [B, Hs, G, C, 1] its part of do . o
-  FeatureGradient pull_back(const FeatureBlock& queries, const Tensor& along) const;
+  Tensor delta() const;  // [B, Hs, G, C, 1] its part of do . o
+  FeatureGradient pull_back(const FeatureBlock& queries, const Tensor& delta) const;
 
   Tensor shift, weights;  // [B, Hs, G, C, M']
   Tensor values;          // [B, Hs, G, C, M'] do . S_r

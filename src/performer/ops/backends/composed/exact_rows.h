@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "performer/ops/backends/composed/problem.h"
+#include "performer/ops/backends/composed/dense_call.h"
 
 namespace performer::composed {
 

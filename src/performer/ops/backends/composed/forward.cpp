@@ -18,7 +18,8 @@ RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
           state.log2.gt(kReached).any(-1).unsqueeze(-1).unsqueeze(-1)};
 }
 
-void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& rows, Block block) {
+void write_rows(const DenseCall& p, const ForwardOutputs& outputs, const RowSums& rows,
+                Block block) {
   const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
   const Tensor denominator = rows.sums.select(-1, -1);
   Tensor out;
@@ -31,7 +32,7 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
       out = out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
     }
   } else {
-    out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.kernel_factor;
+    out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.map_constant;
   }
   outputs.out.narrow(2, block.start, block.length).copy_(p.heads.join_queries(out));
   outputs.row_sum.narrow(2, block.start, block.length).copy_(p.heads.join_queries(denominator));
@@ -39,7 +40,7 @@ void write_rows(const Problem& p, const ForwardOutputs& outputs, const RowSums& 
       .copy_(p.heads.join_queries(rows.log2));
 }
 
-ScaledSum causal_pass(const Problem& p, const ForwardOutputs& outputs) {
+ScaledSum causal_pass(const DenseCall& p, const ForwardOutputs& outputs) {
   ScaledSum state = p.initial_sum();
   for (const Block block : split_blocks(p.key_length(), kChunk)) {
     const KeyBlock keys = p.load_keys(block);
@@ -49,7 +50,7 @@ ScaledSum causal_pass(const Problem& p, const ForwardOutputs& outputs) {
   return state;
 }
 
-ScaledSum bidirectional_pass(const Problem& p, const ForwardOutputs& outputs) {
+ScaledSum bidirectional_pass(const DenseCall& p, const ForwardOutputs& outputs) {
   ScaledSum state = p.initial_sum();
   for (const Block block : split_blocks(p.key_length(), p.block_length())) {
     state = merge(state, sum_keys(p.load_keys(block)));
@@ -62,7 +63,7 @@ ScaledSum bidirectional_pass(const Problem& p, const ForwardOutputs& outputs) {
 
 }  // namespace
 
-void forward(const Problem& p, const ForwardOutputs& outputs) {
+void forward(const DenseCall& p, const ForwardOutputs& outputs) {
   const ScaledSum state = p.args.causal ? causal_pass(p, outputs) : bidirectional_pass(p, outputs);
   outputs.kv.copy_(state.sum.narrow(-1, 0, p.value_dim));
   outputs.normalizer.copy_(state.sum.select(-1, -1));

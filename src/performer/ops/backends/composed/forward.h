@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "performer/ops/backends/composed/problem.h"
+#include "performer/ops/backends/composed/dense_call.h"
 
 namespace performer::composed {
 
@@ -16,6 +16,6 @@ struct ForwardOutputs {
   Tensor log2_scale;      // [B, Hs, M'] int32
 };
 
-void forward(const Problem& problem, const ForwardOutputs& outputs);
+void forward(const DenseCall& call, const ForwardOutputs& outputs);
 
 }  // namespace performer::composed

@@ -1,4 +1,4 @@
-#include "performer/ops/backends/composed/problem.h"
+#include "performer/ops/backends/composed/dense_call.h"
 
 #include <ATen/ATen.h>
 
@@ -26,7 +26,7 @@ Tensor prepare_bias(const Tensor& b, at::ScalarType dtype) {
   return b.defined() ? b.to(dtype).view({-1, 1, b.size(-1)}) : b;
 }
 
-double kernel_constant(FeatureMap map, std::int64_t features) {
+double constant_of(FeatureMap map, std::int64_t features) {
   const auto m = static_cast<double>(features);
   if (map == FeatureMap::kTrigonometric) return 2.0 / m;
   return map == FeatureMap::kPositive || map == FeatureMap::kHyperbolic ? 1.0 / m : 1.0;
@@ -34,13 +34,13 @@ double kernel_constant(FeatureMap map, std::int64_t features) {
 
 }  // namespace
 
-Problem::Problem(const FavorArgs& a) : args(a), dtype(a.accumulate()) {
+DenseCall::DenseCall(const FavorArgs& a) : args(a), dtype(a.accumulate()) {
   heads.query = a.q.size(1);
   heads.key = a.k.size(1);
   heads.state = a.state_heads().expect_int();
   num_features = a.num_features().expect_int();
   value_dim = a.v.size(3);
-  kernel_factor = kernel_constant(a.map(), num_features);
+  map_constant = constant_of(a.map(), num_features);
 
   query.map = key.map = a.map();
   query.scale = key.scale = a.resolved_scale();
@@ -59,18 +59,18 @@ Problem::Problem(const FavorArgs& a) : args(a), dtype(a.accumulate()) {
   if (b_k.defined()) key.bias = heads.key_parameter(b_k);
 }
 
-std::int64_t Problem::block_length() const {
+std::int64_t DenseCall::block_length() const {
   const auto per_token = std::max<std::int64_t>(1, args.q.size(0) * heads.query * num_features);
   return std::clamp(kBlockElements / per_token, kMinBlock, kMaxBlock);
 }
 
-FeatureBlock Problem::load_queries(Block block) const {
+FeatureBlock DenseCall::load_queries(Block block) const {
   const auto [start, length] = block;
   const Tensor q = args.q.narrow(2, start, length).to(dtype);
   return query.features(heads.split_queries(q), {}, {});
 }
 
-KeyBlock Problem::load_keys(Block tokens) const {
+KeyBlock DenseCall::load_keys(Block tokens) const {
   const auto [start, length] = tokens;
   KeyBlock block;
   Tensor k = heads.expand_keys(args.k.narrow(2, start, length).to(dtype));  // [B, Hs, C, D]
@@ -98,7 +98,7 @@ KeyBlock Problem::load_keys(Block tokens) const {
   return block;
 }
 
-ScaledSum Problem::initial_sum() const {
+ScaledSum DenseCall::initial_sum() const {
   const auto options = args.q.options().dtype(dtype);
   if (!args.state_kv.defined()) {
     return empty_sum({args.q.size(0), heads.state, num_features, value_dim + 1}, options);

@@ -29,8 +29,8 @@ struct KeyBlock {
 
 /// One call on dense sequences, resolved: options, heads and blocks of tokens in the accumulator's
 /// type.
-struct Problem {
-  explicit Problem(const FavorArgs& args);
+struct DenseCall {
+  explicit DenseCall(const FavorArgs& args);
 
   FavorArgs args;
   Heads heads;
@@ -38,7 +38,7 @@ struct Problem {
   at::ScalarType dtype;       // of all arithmetic
   std::int64_t num_features;  // M'
   std::int64_t value_dim;     // Dv
-  double kernel_factor;       // product of the two 1/sqrt constants of the paper's phi
+  double map_constant;        // product of the two 1/sqrt constants of the paper's phi
 
   std::int64_t query_length() const { return args.q.size(2); }
   std::int64_t key_length() const { return args.k.size(2); }
