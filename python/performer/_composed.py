@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from performer._operator import call_favor_attention
+
 ElementwiseMap = Callable[[Tensor], Tensor]
 DEFAULT_EPS = 1e-3  # of the generalised maps
 
@@ -192,7 +194,10 @@ def _fingerprint(W: Tensor) -> Tensor:
     """The operator's fingerprint of an attention over no keys with this projection."""
     rows = W.detach().reshape(-1, W.shape[-1])
     nothing = rows.new_empty(1, 1, 0, rows.shape[-1])
-    fingerprint: Tensor = torch.ops.performer.favor_attention(
-        nothing, nothing, nothing, rows, "loglinear", False, 1.0, None, True, *(None,) * 13
-    )[6]
-    return fingerprint
+    options: dict[str, Any] = {
+        "feature_map": "loglinear",
+        "scale": 1.0,
+        "causal": False,
+        "renormalize": True,
+    }
+    return call_favor_attention((nothing, nothing, nothing), projection=rows, **options).fingerprint

@@ -67,24 +67,10 @@ def attention_map(
         composed = compose(feature_map, (q, k, k), (W, projection_k), (scale, eps), key_mask)
         q, k, W, projection_k = composed.phi_q, composed.phi_k, None, None
         feature_map, scale, eps = "identity", 1.0, 0.0
-    out: Tensor = torch.ops.performer.attention_map(
-        q,
-        k,
-        W,
-        feature_map,
-        causal,
-        scale,
-        eps,
-        renormalize,
-        key_mask,
-        projection_k,
-        bias_q,
-        bias_k,
-        key_bias,
-        _index(rows, q),
-        _index(columns, k),
-        pool,
-    )
+    options = (feature_map, causal, scale, eps, renormalize, key_mask)
+    parameters = (projection_k, bias_q, bias_k, key_bias)
+    part = (_index(rows, q), _index(columns, k), pool)
+    out: Tensor = torch.ops.performer.attention_map(q, k, W, *options, *parameters, *part)
     return out
 
 
@@ -227,25 +213,12 @@ def approximation_quality(
         raise ValueError(
             f"approximation_quality: feature_map must be the name of a map, got {feature_map!r}"
         )
-    return ApproximationQuality(
-        *torch.ops.performer.approximation_quality(
-            q,
-            k,
-            v,
-            dense(W),
-            feature_map,
-            causal,
-            scale,
-            eps,
-            key_mask,
-            dense(projection_k),
-            bias_q,
-            bias_k,
-            key_bias,
-            samples,
-            seed,
-        )
+    options = (feature_map, causal, scale, eps, key_mask)
+    parameters = (dense(projection_k), bias_q, bias_k, key_bias)
+    fields = torch.ops.performer.approximation_quality(
+        q, k, v, dense(W), *options, *parameters, samples, seed
     )
+    return ApproximationQuality(*fields)
 
 
 def oprf(W: Tensor | Projection, a: Tensor | float) -> tuple[Tensor, Tensor]:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from performer._composed import ElementwiseMap, compose, features_of, salt, without_autocast
+from performer._operator import call_favor_attention
 from performer.diagnostics import note_composed
 from performer.projection import Projection, dense
 from performer.state import FavorState
@@ -117,7 +118,8 @@ def favor_attention(
         renormalize: False returns the numerator, sum_j phi(x_i) . phi(y_j) v_j.
         key_mask: bool [B, Lk], True is a real key.
         cu_seqlens_q, cu_seqlens_k: int [N + 1], bounds of N packed sequences; then B is 1.
-        max_seqlen_q, max_seqlen_k: longest packed sequence, if known.
+        max_seqlen_q, max_seqlen_k: longest packed sequence, if known; lengths are checked against
+            them where cu_seqlens is on the CPU, and nothing else depends on them.
         projection_k: the keys' own projection, shaped as W.
         bias_q, bias_k: [M'] or [heads, M'], added to the log features; softmax maps but
             trigonometric.
@@ -269,8 +271,6 @@ def _call_composed(
             (mixed.phi_q, mixed.phi_k, mixed.v),
             state,
             salt(f, projections[0], scale, eps, mixed.v.device),
-            projection=None,
-            projection_k=None,
             feature_map="identity",
             scale=1.0,
             eps=0.0,
@@ -286,18 +286,11 @@ def _call_operator(
     **options: Any,
 ) -> tuple[Tensor, FavorState]:
     """`mark` is mixed into the fingerprints, so that the operator's own check compares it too."""
-    fingerprint = None if state is None else state.fingerprint
-    if mark is not None and fingerprint is not None:
-        fingerprint = fingerprint ^ mark
-    out, _, _, kv, normalizer, log2_scale, fingerprint_out = torch.ops.performer.favor_attention(
-        *qkv,
-        **options,
-        state_kv=None if state is None else state.kv,
-        state_normalizer=None if state is None else state.normalizer,
-        state_log2_scale=None if state is None else state.log2_scale,
-        state_fingerprint=fingerprint,
-        for_backward=torch.is_grad_enabled(),
-    )
-    if mark is not None:
-        fingerprint_out = fingerprint_out ^ mark
-    return out, FavorState(kv, normalizer, log2_scale, fingerprint_out)
+    if mark is None:
+        result = call_favor_attention(qkv, state, **options)
+        return result.out, result.state()
+    if state is not None and state.fingerprint is not None:
+        state = FavorState(state.kv, state.normalizer, state.log2_scale, state.fingerprint ^ mark)
+    result = call_favor_attention(qkv, state, **options)
+    marked = result.fingerprint ^ mark
+    return result.out, FavorState(result.kv, result.normalizer, result.log2_scale, marked)

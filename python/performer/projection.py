@@ -98,33 +98,18 @@ class Projection:
 
 
 def _register_shapes() -> None:
-    """Shapes for tracing: the draws have no tensor argument whose device could tell."""
+    """Shapes for tracing: the draws have no tensor argument whose device could tell.
+
+    What follows the heads are the kind, which draw_structured alone asks for, and the seed.
+    """
 
     @torch.library.register_fake("performer::draw_projection")
-    def _(
-        num_features: int,
-        dim: int,
-        heads: int | None,
-        kind: str,
-        norm: str,
-        seed: int,
-        layer: int,
-        draw: int,
-    ) -> Tensor:
+    def _(num_features: int, dim: int, heads: int | None, *_: object) -> Tensor:
         lead = [] if heads is None else [heads]
         return torch.empty([*lead, num_features, dim], dtype=torch.float32, device="cpu")
 
     @torch.library.register_fake("performer::draw_structured")
-    def _(
-        num_features: int,
-        dim: int,
-        heads: int | None,
-        kind: str,
-        norm: str,
-        seed: int,
-        layer: int,
-        draw: int,
-    ) -> list[Tensor]:
+    def _(num_features: int, dim: int, heads: int | None, kind: str, *_: object) -> list[Tensor]:
         lead = [] if heads is None else [heads]
         log2 = (dim - 1).bit_length()
         rows = 2**log2 if kind == "hadamard" else dim

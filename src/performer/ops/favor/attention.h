@@ -18,12 +18,14 @@ enum class Renormalize : std::uint8_t { kNo, kYes };
 struct FavorOptions {
   FeatureMap feature_map = FeatureMap::kPositive;
   Causality causality = Causality::kBidirectional;
-  std::optional<double>
-      scale;  // x = sqrt(scale) q, y = sqrt(scale) k; default 1/sqrt(D), generalised maps 1
+  /// x = sqrt(scale) q, y = sqrt(scale) k; default 1/sqrt(D), generalised maps 1.
+  std::optional<double> scale;
   std::optional<double> eps;  // generalised maps: phi = f(W x) + eps; default 1e-3, elu1 0
   Renormalize renormalize = Renormalize::kYes;
   Tensor key_mask;                    // bool [B, Lk], true = a real key
   Tensor cu_seqlens_q, cu_seqlens_k;  // int32 or int64 [N+1]: packed sequences, q is [1, H, T, D]
+  /// Limits that the lengths of packed sequences are checked against, where the offsets lie on the
+  /// CPU. Nothing else depends on them.
   std::optional<std::int64_t> max_seqlen_q, max_seqlen_k;
   Tensor projection_k;    // keys' own projection, shape rules of W
   Tensor bias_q, bias_k;  // [M'] or [heads, M'], added to the log features
@@ -33,12 +35,13 @@ struct FavorOptions {
 
 /// FAVOR+ attention (paper, Section 2 and Appendix B):
 ///   out_i = sum_j (phi(x_i) . phi(y_j)) v_j / sum_j phi(x_i) . phi(y_j),  j <= i when causal,
-/// exactly this ratio for the softmax maps: no eps, at any norm
-/// (log2 phi within +-2^28; a row wholly beyond is NaN). Without renormalisation, the
-/// numerator. q: [B, H, Lq, D];  k: [B, Hkv, Lk, D];  v: [B, Hkv, Lk, Dv];  W: [M, D] or [1|Hkv|H,
-/// M, D], undefined for a generalised map f(x).  Returns [B, H, Lq, Dv] in q's dtype and stride
-/// order. O(L M' (D + Dv)) time; no tensor of L x M' elements in memory. Differentiable once. A row
-/// without keys, or with a denominator of exactly 0, is 0. Oracle: reference::favor_attention.
+/// exactly this ratio for the softmax maps: no eps, at any norm (log2 phi within +-2^28; a row
+/// wholly beyond is NaN). Without renormalisation, the numerator.
+/// q: [B, H, Lq, D];  k: [B, Hkv, Lk, D];  v: [B, Hkv, Lk, Dv];  W: [M, D] or [1|Hkv|H, M, D],
+/// undefined for a generalised map f(x).  Returns [B, H, Lq, Dv] in q's dtype and stride order. A
+/// row without keys, or with a denominator of exactly 0, is 0.
+/// O(L M' (D + Dv)) time; no tensor of L x M' elements in memory. Differentiable once. Oracle:
+/// reference::favor_attention.
 Tensor favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
                        const FavorOptions& options = {});
 
