@@ -5,6 +5,16 @@
 
 namespace performer {
 
+void check_defined(const char* op, const NamedTensor& t) {
+  TORCH_CHECK(t.tensor.defined(), op, ": ", t.name, " must be a defined tensor");
+}
+
+void check_device(const char* op, const NamedTensor& t, const NamedTensor& other) {
+  TORCH_CHECK(t.tensor.device() == other.tensor.device(), op, ": ", t.name,
+              " must be on the device of ", other.name, ", ", other.tensor.device(), ", got ",
+              t.tensor.device());
+}
+
 void check_dense(const char* op, const char* name, const Tensor& t) {
   TORCH_CHECK(!t.defined() || t.layout() == at::kStrided, op, ": ", name,
               " must be a dense tensor, got ", t.layout());

@@ -7,6 +7,17 @@ namespace performer {
 
 using at::Tensor;
 
+/// A tensor under the name that messages give it.
+struct NamedTensor {
+  const char* name;
+  const Tensor& tensor;
+};
+
+void check_defined(const char* op, const NamedTensor& t);
+
+/// Throws unless t lies on the device of `other`.
+void check_device(const char* op, const NamedTensor& t, const NamedTensor& other);
+
 /// Throws where t is sparse: ATen's own refusals name no argument. Undefined tensors pass.
 void check_dense(const char* op, const char* name, const Tensor& t);
 

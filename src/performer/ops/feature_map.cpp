@@ -30,8 +30,7 @@ void check_parameter(const Tensor& p, const char* name, const Tensor& x) {
   check_dense("features", name, p);
   TORCH_CHECK(p.is_floating_point(), kFeaturesOp, name, " must be floating point, got ",
               p.scalar_type());
-  TORCH_CHECK(p.device() == x.device(), kFeaturesOp, name, " must be on the device of x, ",
-              x.device(), ", got ", p.device());
+  check_device("features", {name, p}, {"x", x});
 }
 
 void check_features(const Tensor& x, const Tensor& projection, FeatureMap map, const Tensor& bias,

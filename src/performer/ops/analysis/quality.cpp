@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "performer/ops/analysis/quality_estimate.h"
+#include "performer/ops/checks.h"
 #include "performer/ops/exact/softmax_rows.h"
 #include "performer/ops/favor/arguments.h"
 
@@ -55,7 +56,7 @@ Tensor to_tensor(const std::vector<std::int64_t>& rows, const Tensor& like) {
 
 void check_quality(const Tensor& q, const Tensor& k, const Tensor& v,
                    const QualityOptions& options) {
-  TORCH_CHECK(v.defined(), kQuality, ": v must be a defined tensor");
+  check_defined(kQuality, {"v", v});
   check_heads(kQuality, q, k, v);
   TORCH_CHECK(options.samples > 0, kQuality, ": samples must be positive, got ", options.samples);
   TORCH_CHECK(q.sym_numel() > 0 && v.sym_numel() > 0, kQuality,

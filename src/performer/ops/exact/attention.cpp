@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/exact/softmax_rows.h"
 
 namespace performer {
@@ -35,7 +36,7 @@ Tensor exact_attention_op(const Tensor& q, const Tensor& k, const Tensor& v, boo
 
 Tensor exact_attention(const Tensor& q, const Tensor& k, const Tensor& v,
                        const ExactOptions& options) {
-  TORCH_CHECK(v.defined(), kExactAttention, ": v must be a defined tensor");
+  check_defined(kExactAttention, {"v", v});
   check_heads(kExactAttention, q, k, v);
   const SoftmaxRows exact(kExactAttention, q, k, options);
   if (is_fused(q, k, v, options)) {

@@ -56,8 +56,7 @@ void check_parameter(const FavorArgs& a, const Tensor& p, const char* name) {
   check_dense(a.op, name, p);
   TORCH_CHECK(p.scalar_type() == at::kFloat || p.scalar_type() == at::kDouble, a.op, ": ", name,
               " must be float32 or float64 whatever the dtype of q, got ", p.scalar_type());
-  TORCH_CHECK(p.device() == a.q.device(), a.op, ": ", name, " must be on the device of q, ",
-              a.q.device(), ", got ", p.device());
+  check_device(a.op, {name, p}, {"q", a.q});
 }
 
 void check_parameter_heads(const FavorArgs& a, const c10::SymInt& heads, const char* name,
@@ -126,9 +125,7 @@ void check_key_mask_and_bias(const FavorArgs& a) {
                     a.key_mask.sym_size(1) == a.k.sym_size(2),
                 a.op, ": key_mask must be [", a.k.sym_size(0), ", ", a.k.sym_size(2),
                 "] (batch, length of k), got ", a.key_mask.sym_sizes());
-    TORCH_CHECK(a.key_mask.device() == a.q.device(), a.op,
-                ": key_mask must be on the device of q, ", a.q.device(), ", got ",
-                a.key_mask.device());
+    check_device(a.op, {"key_mask", a.key_mask}, {"q", a.q});
   }
   if (!a.key_bias.defined()) return;
   const Tensor& b = a.key_bias;
@@ -136,8 +133,7 @@ void check_key_mask_and_bias(const FavorArgs& a) {
               a.feature_map, "'");
   TORCH_CHECK(b.is_floating_point(), a.op, ": key_bias must be floating point, got ",
               b.scalar_type());
-  TORCH_CHECK(b.device() == a.q.device(), a.op, ": key_bias must be on the device of q, ",
-              a.q.device(), ", got ", b.device());
+  check_device(a.op, {"key_bias", b}, {"q", a.q});
   TORCH_CHECK((b.dim() == 2 || b.dim() == 3) && b.sym_size(0) == a.k.sym_size(0) &&
                   b.sym_size(-1) == a.k.sym_size(2),
               a.op,
@@ -178,9 +174,7 @@ void check_fingerprint(const FavorArgs& a) {
   TORCH_CHECK(f.scalar_type() == at::kLong && f.dim() == 1 && f.sym_size(0) == 1, a.op,
               ": initial_state.fingerprint must be int64 [1], got ", f.scalar_type(), " ",
               f.sym_sizes());
-  TORCH_CHECK(f.device() == a.q.device(), a.op,
-              ": initial_state.fingerprint must be on the device of q, ", a.q.device(), ", got ",
-              f.device());
+  check_device(a.op, {"initial_state.fingerprint", f}, {"q", a.q});
 }
 
 void check_state(const FavorArgs& a) {
@@ -191,19 +185,18 @@ void check_state(const FavorArgs& a) {
   if (!given) return;
   const auto check = [&](const Tensor& t, const char* name, c10::SymIntArrayRef sizes,
                          at::ScalarType dtype) {
-    TORCH_CHECK(t.sym_sizes() == sizes, a.op, ": initial_state.", name, " must be ", sizes,
-                ", got ", t.sym_sizes());
-    TORCH_CHECK(t.scalar_type() == dtype, a.op, ": initial_state.", name, " must be ", dtype,
-                ", got ", t.scalar_type());
-    TORCH_CHECK(t.device() == a.q.device(), a.op, ": initial_state.", name,
-                " must be on the device of q, ", a.q.device(), ", got ", t.device());
+    TORCH_CHECK(t.sym_sizes() == sizes, a.op, ": ", name, " must be ", sizes, ", got ",
+                t.sym_sizes());
+    TORCH_CHECK(t.scalar_type() == dtype, a.op, ": ", name, " must be ", dtype, ", got ",
+                t.scalar_type());
+    check_device(a.op, {name, t}, {"q", a.q});
   };
   const std::vector<c10::SymInt> sums = {a.num_states(), a.state_heads(), a.num_features()};
   std::vector<c10::SymInt> kv = sums;
   kv.push_back(a.v.sym_size(3));
-  check(a.state_kv, "kv", kv, a.accumulate());
-  check(a.state_normalizer, "normalizer", sums, a.accumulate());
-  check(a.state_log2_scale, "log2_scale", sums, at::kInt);
+  check(a.state_kv, "initial_state.kv", kv, a.accumulate());
+  check(a.state_normalizer, "initial_state.normalizer", sums, a.accumulate());
+  check(a.state_log2_scale, "initial_state.log2_scale", sums, at::kInt);
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/favor/results.h"
 #include "performer/ops/favor/state.h"
 
@@ -19,12 +20,11 @@ struct Expected {
 };
 
 void check_tensor(const FavorArgs& a, const Tensor& t, const Expected& expected) {
-  TORCH_CHECK(t.defined(), a.op, ": ", expected.name, " must be a defined tensor");
+  check_defined(a.op, {expected.name, t});
   TORCH_CHECK(t.sym_sizes() == c10::SymIntArrayRef(expected.sizes), a.op, ": ", expected.name,
               " must be ", c10::SymIntArrayRef(expected.sizes), " (", expected.axes, "), got ",
               t.sym_sizes());
-  TORCH_CHECK(t.device() == a.q.device(), a.op, ": ", expected.name,
-              " must be on the device of q, ", a.q.device(), ", got ", t.device());
+  check_device(a.op, {expected.name, t}, {"q", a.q});
 }
 
 void check_tensor(const FavorArgs& a, const Tensor& t, const Expected& expected,

@@ -23,7 +23,7 @@ struct StateTensors {
 void check_state_tensors(const char* op, const char* which, const StateTensors& state) {
   const Tensor &kv = state.kv, &normalizer = state.normalizer, &log2_scale = state.log2_scale;
   const auto check_given = [&](const Tensor& t, const std::string& name) {
-    TORCH_CHECK(t.defined(), op, ": ", name, " must be a defined tensor");
+    check_defined(op, {name.c_str(), t});
     check_dense(op, name.c_str(), t);
   };
   check_given(kv, std::string(which) + "kv");
@@ -38,8 +38,7 @@ void check_state_tensors(const char* op, const char* which, const StateTensors& 
     TORCH_CHECK(t.sym_sizes() == sums && t.scalar_type() == dtype, op, ": ", which, name,
                 " must be ", dtype, " ", sums, " as kv is ", kv.sym_sizes(), ", got ",
                 t.scalar_type(), " ", t.sym_sizes());
-    TORCH_CHECK(t.device() == kv.device(), op, ": ", which, name, " must be on the device of kv, ",
-                kv.device(), ", got ", t.device());
+    check_device(op, {(std::string(which) + name).c_str(), t}, {"kv", kv});
   };
   check(normalizer, "normalizer", kv.scalar_type());
   check(log2_scale, "log2_scale", at::kInt);

@@ -58,11 +58,8 @@ Tensor apply_givens(const StructuredProjection& p, const Tensor& x, bool has_hea
 
 Tensor StructuredProjection::apply(const Tensor& x) const {
   check();
-  TORCH_CHECK(x.defined(), "structured_apply: x must be a defined tensor");
-  TORCH_CHECK(x.device() == row_scale.device(),
-              "structured_apply: x must be on the device of the "
-              "projection, ",
-              row_scale.device(), ", got ", x.device());
+  check_defined("structured_apply", {"x", x});
+  check_device("structured_apply", {"x", x}, {"the projection", row_scale});
   check_dense("structured_apply", "x", x);
   const bool has_heads = row_scale.dim() == 2;
   TORCH_CHECK(x.is_floating_point(), "structured_apply: x must be floating point, got ",

@@ -26,8 +26,7 @@ void check_part(const Tensor& t, const Part& part, const Tensor& row_scale) {
               kStructured, part.name, " must be ", part.dtype, " ", c10::SymIntArrayRef(part.sizes),
               ", got ", t.defined() ? c10::toString(t.scalar_type()) : "None", " ",
               t.defined() ? t.sym_sizes() : c10::SymIntArrayRef());
-  TORCH_CHECK(t.device() == row_scale.device(), kStructured, part.name,
-              " must be on the device of row_scale, ", row_scale.device(), ", got ", t.device());
+  check_device(kName, {part.name, t}, {"row_scale", row_scale});
 }
 
 }  // namespace
