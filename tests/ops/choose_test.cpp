@@ -16,6 +16,8 @@
 namespace performer::testing {
 namespace {
 
+using namespace backends;
+
 constexpr Path kPaths[] = {Path::kCudaDecode, Path::kCudaHopper,    Path::kCudaPortable,
                            Path::kCpuAmx,     Path::kCpuAvx512Bf16, Path::kCpuAvx512,
                            Path::kCpuAvx2,    Path::kCpuPortable};

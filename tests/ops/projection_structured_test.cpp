@@ -38,7 +38,7 @@ ProjectionOptions options_of(const Case& c) {
   return options;
 }
 
-class Structured : public testing::TestWithParam<Case> {
+class Structured : public ::testing::TestWithParam<Case> {
  protected:
   StructuredProjection projection_ =
       draw_structured(GetParam().num_features, GetParam().dim, options_of(GetParam()));
@@ -74,7 +74,7 @@ TEST_P(Structured, GradientIsTheTransposedProduct) {
             1e-12);
 }
 
-INSTANTIATE_TEST_SUITE_P(AllCases, Structured, testing::ValuesIn(all_cases()));
+INSTANTIATE_TEST_SUITE_P(AllCases, Structured, ::testing::ValuesIn(all_cases()));
 
 TEST(StructuredStorage, HadamardKeepsFourNumbersARowAndGivensAboutFourLog2D) {
   ProjectionOptions options;

@@ -14,18 +14,18 @@
 // How a list of fields (favor/fields.h is the longest) becomes what the dispatcher wants: a
 // schema's text, a function that takes the arguments by position, and a call of one. All template
 // code of this is here:
-//   select<kFields, role>()     the fields that have a role
-//   for_each_field(list, f)     f(field) in order; for_each_tensor: those that are tensors
-//   Wire<T, kGiven>             how one C++ type travels
-//   Signature<kFields, ...>     text(), function<body>, call(op, structs...)
+//   fields_with<kFields, kRoles>()   the fields that have a role
+//   for_each_field(list, f)          f(field) in order; for_each_tensor: of those that are tensors
+//   Wire<T, kGiven>                  how one C++ type travels
+//   Signature<kFields, ...>          text(), function<body>, call(op, structs...)
 namespace performer {
 
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 
-/// One argument of an operator: its name in the schema and the member that holds it.
+/// An argument or a result of an operator: its name in the schema and the member that holds it.
 template <class Struct, class T>
-struct Field {
+struct SchemaField {
   using Owner = Struct;
   using Type = T;
   const char* name;
@@ -36,7 +36,7 @@ struct Field {
 
 /// The fields of the list kFields that have any of `kRoles`, as a list.
 template <const auto& kFields, unsigned kRoles>
-constexpr auto select() {
+constexpr auto fields_with() {
   constexpr auto kTake = []<std::size_t kIndex>() {
     constexpr auto kField = std::get<kIndex>(kFields);
     if constexpr ((kField.roles & kRoles) != 0) {
@@ -61,7 +61,7 @@ inline constexpr bool kIsTensor = std::is_same_v<T, Tensor>;
 
 template <class Fields, class Visit>
 constexpr void for_each_tensor(const Fields& fields, Visit&& visit) {
-  for_each_field(fields, [&]<class Struct, class T>(const Field<Struct, T>& field) {
+  for_each_field(fields, [&]<class Struct, class T>(const SchemaField<Struct, T>& field) {
     if constexpr (kIsTensor<T>) visit(field);
   });
 }

@@ -23,9 +23,9 @@ MapSelection to_selection(const OptionalTensor& rows, const OptionalTensor& colu
 
 // favor_attention's arguments (fields.h), and what to look at.
 constexpr auto kAttentionMapFields =
-    std::tuple_cat(kMapFields, std::tuple{Field{"rows", &MapSelection::rows},
-                                          Field{"columns", &MapSelection::columns},
-                                          Field{"pool", &MapSelection::pool}});
+    std::tuple_cat(kMapFields, std::tuple{SchemaField{"rows", &MapSelection::rows},
+                                          SchemaField{"columns", &MapSelection::columns},
+                                          SchemaField{"pool", &MapSelection::pool}});
 using AttentionMapSignature = Signature<kAttentionMapFields, kRequired, 0, FavorArgs, MapSelection>;
 
 Tensor attention_map_op(const FavorArgs& a, const MapSelection& selection) {
@@ -49,7 +49,7 @@ struct Sampling {
 };
 constexpr auto kSampledQualityFields = std::tuple_cat(
     kQualityFields,
-    std::tuple{Field{"samples", &Sampling::samples}, Field{"seed", &Sampling::seed}});
+    std::tuple{SchemaField{"samples", &Sampling::samples}, SchemaField{"seed", &Sampling::seed}});
 using QualitySignature = Signature<kSampledQualityFields, kRequired, 0, FavorArgs, Sampling>;
 
 std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor, Tensor> approximation_quality_op(

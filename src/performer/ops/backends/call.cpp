@@ -3,7 +3,7 @@
 #include "performer/ops/backends/cpu.h"
 #include "performer/ops/backends/cuda.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 constexpr std::int64_t kMaxCudaWidth = 256;
@@ -21,7 +21,7 @@ bool composed_only(const FavorArgs& a) {
 
 bool needs_composed_backward(const FavorSaved& saved, const FavorArgs& args) {
   bool needed = args.state_heads() != args.k.size(1);
-  for_each_field(select<kFavorFields, kComposedGradient>(),
+  for_each_field(fields_with<kFavorFields, kComposedGradient>(),
                  [&](const auto& field) { needed = needed || saved.needs_gradient(field.member); });
   return needed || (args.q.is_cuda() && !saved.result.out.defined());
 }
@@ -74,4 +74,4 @@ bool Call::serves(Path path, Pass pass, Switch chosen) const {
                                       : serves_cpu(path, chosen, *this);
 }
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -6,7 +6,7 @@
 #include "performer/ops/backends/pointers.h"
 #include "performer/ops/favor/results.h"
 
-namespace performer {
+namespace performer::backends {
 
 /// A call on its way to a path. The pointers that kernels take are made once, where a fused path
 /// may serve. Refers to `args`, which are checked and stay as they are.
@@ -32,4 +32,4 @@ class Call {
   mutable std::optional<KernelCall> pointers_;
 };
 
-}  // namespace performer
+}  // namespace performer::backends

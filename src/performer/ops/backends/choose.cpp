@@ -1,9 +1,9 @@
 #include "performer/ops/backends/choose.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
-struct Row {
+struct TableRow {
   Path path;
   const char* name;
   at::DeviceType device;
@@ -16,7 +16,7 @@ constexpr unsigned kAnyPass = kForward | kBackward | kStep;
 /// Who serves a call: the first row that can. What a path can beyond this is for its kernels to say
 /// (Call::serves). kCpuAmx and kCpuAvx512Bf16 are forward passes by products of bfloat16 pairs; the
 /// backward pass is that of kCpuAvx512.
-constexpr Row kTable[] = {
+constexpr TableRow kTable[] = {
     {Path::kCudaDecode, "cuda/decode", at::kCUDA, kStep, kAuto},
     {Path::kCudaHopper, "cuda/hopper", at::kCUDA, kAnyPass, kAuto | kHopper},
     {Path::kCudaPortable, "cuda/portable", at::kCUDA, kAnyPass, kAuto | kPortable},
@@ -26,10 +26,10 @@ constexpr Row kTable[] = {
     {Path::kCpuAvx2, "cpu/avx2", at::kCPU, kAnyPass, kAuto | kAvx2},
     {Path::kCpuPortable, "cpu/portable", at::kCPU, kAnyPass, kAuto | kPortable},
 };
-constexpr Row kComposedRow = {Path::kComposed, "composed", at::kMeta, kAnyPass, 0};
+constexpr TableRow kComposedRow = {Path::kComposed, "composed", at::kMeta, kAnyPass, 0};
 
-const Row& row_of(Path path) {
-  for (const Row& row : kTable) {
+const TableRow& row_of(Path path) {
+  for (const TableRow& row : kTable) {
     if (row.path == path) return row;
   }
   return kComposedRow;
@@ -39,7 +39,7 @@ const Row& row_of(Path path) {
 
 Path choose(Pass pass, at::DeviceType device, Switch chosen,
             const std::function<bool(Path)>& serves) {
-  for (const Row& row : kTable) {
+  for (const TableRow& row : kTable) {
     const bool asked =
         row.device == device && (row.passes & pass) != 0 && (row.switches & chosen) != 0;
     if (asked && serves(row.path)) return row.path;
@@ -55,4 +55,4 @@ bool rounds_alike(Path path, Path other) {
   return path == other || (device_of(path) == at::kCPU && device_of(other) == at::kCPU);
 }
 
-}  // namespace performer
+}  // namespace performer::backends

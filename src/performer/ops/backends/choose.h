@@ -8,7 +8,7 @@
 
 #include "performer/ops/backends/switches.h"
 
-namespace performer {
+namespace performer::backends {
 
 /// What computes a call. choose.cpp has the table: their order, their passes and their switches.
 enum class Path : std::uint8_t {
@@ -41,4 +41,4 @@ at::DeviceType device_of(Path path);
 /// weights. The paths of the CPU round exponents alike.
 bool rounds_alike(Path path, Path other);
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -7,7 +7,7 @@
 #include "performer/ops/backends/composed/backward.h"
 #include "performer/ops/backends/composed/forward.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 using composed::BackwardInputs;
@@ -123,4 +123,4 @@ void backward_composed(const FavorSaved& saved, const FavorArgs& args,
   store(&FavorArgs::bias_k, out.bias_k);
 }
 
-}  // namespace performer
+}  // namespace performer::backends

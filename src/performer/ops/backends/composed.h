@@ -4,7 +4,7 @@
 
 // The operator on ATen alone, for every device, dtype, map and option: what serves where no kernel
 // does.
-namespace performer {
+namespace performer::backends {
 
 /// The forward pass, into the outputs of `result`, rows included (its fingerprint is the caller's).
 void forward_composed(const FavorArgs& args, const FavorResult& result);
@@ -13,4 +13,4 @@ void forward_composed(const FavorArgs& args, const FavorResult& result);
 void backward_composed(const FavorSaved& saved, const FavorArgs& args,
                        const FavorGradients& gradients);
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -5,7 +5,7 @@
 
 #include "performer/kernels/cpu/kernels.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 using kernels::Isa;
@@ -58,4 +58,4 @@ bool backward_cpu(Path path, const Call& call, const FavorSaved& saved,
       .backward(call.pointers().problem, pass.inputs, pass.outputs, executor());
 }
 
-}  // namespace performer
+}  // namespace performer::backends

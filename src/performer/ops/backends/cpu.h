@@ -2,7 +2,7 @@
 
 #include "performer/ops/backends/call.h"
 
-namespace performer {
+namespace performer::backends {
 
 /// Whether the processor has the instructions of `path`, and its kernels serve the call. Under
 /// `auto` also whether they are worth it.
@@ -17,4 +17,4 @@ void forward_cpu(Path path, const Call& call, const FavorResult& result);
 bool backward_cpu(Path path, const Call& call, const FavorSaved& saved,
                   const FavorGradients& gradients);
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -9,7 +9,7 @@
 #include "performer/kernels/cuda/fingerprint.h"
 #include "performer/kernels/cuda/kernels.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 using kernels::cuda::Device;
@@ -113,4 +113,4 @@ bool capturing_cuda_graph(at::Device device) {
   return status != cudaStreamCaptureStatusNone;
 }
 
-}  // namespace performer
+}  // namespace performer::backends

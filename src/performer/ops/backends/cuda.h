@@ -10,7 +10,7 @@
 // The fused CUDA kernels, as cpu.h has the CPU's. A build without CUDA has all of these too
 // (no_cuda.cpp) and serves nothing. float32 is computed in float32: nothing here is rounded to
 // tf32, whatever torch.backends allows.
-namespace performer {
+namespace performer::backends {
 
 /// Whether this build has them.
 bool has_cuda_kernels();
@@ -41,4 +41,4 @@ Tensor fingerprint_cuda(const std::array<Tensor, kernels::kFingerprintTensors>& 
 /// Whether the current stream of `device` records a graph: no value can be read then.
 bool capturing_cuda_graph(at::Device device);
 
-}  // namespace performer
+}  // namespace performer::backends

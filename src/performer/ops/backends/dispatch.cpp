@@ -14,7 +14,7 @@
 
 // The registered operators on the CPU and on CUDA: check, allocate, and let the path that serves
 // the call (choose.h) compute it.
-namespace performer {
+namespace performer::backends {
 namespace {
 
 void note(Path path, const FavorArgs& args) {
@@ -121,4 +121,4 @@ TORCH_LIBRARY_IMPL(performer, CUDA, m) {
   m.impl("favor_step_", step_entry<&step_dispatch>);
 }
 
-}  // namespace performer
+}  // namespace performer::backends

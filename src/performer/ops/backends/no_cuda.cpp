@@ -2,7 +2,7 @@
 
 // A build without CUDA kernels: the composed operator serves tensors of a GPU, and nobody asks the
 // kernels for more.
-namespace performer {
+namespace performer::backends {
 
 bool has_cuda_kernels() { return false; }
 
@@ -24,4 +24,4 @@ Tensor fingerprint_cuda(const std::array<Tensor, kernels::kFingerprintTensors>& 
 
 bool capturing_cuda_graph(at::Device /*device*/) { return false; }
 
-}  // namespace performer
+}  // namespace performer::backends

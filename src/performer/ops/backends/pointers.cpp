@@ -4,7 +4,7 @@
 
 #include <utility>
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 using kernels::FavorProblem;
@@ -180,4 +180,4 @@ KernelBackward::KernelBackward(const FavorSaved& saved, const FavorArgs& args,
   }
 }
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -8,7 +8,7 @@
 #include "performer/kernels/params.h"
 #include "performer/ops/favor/results.h"
 
-namespace performer {
+namespace performer::backends {
 
 /// A call in the plain pointers that the fused kernels take, and the tensors that keep those alive.
 /// On the CPU parameters stay as they are and packed offsets are checked. On CUDA parameters become
@@ -53,4 +53,4 @@ struct KernelBackward {
   Tensor keep(Tensor t);
 };
 
-}  // namespace performer
+}  // namespace performer::backends

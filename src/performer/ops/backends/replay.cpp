@@ -5,7 +5,7 @@
 #include "performer/ops/backends/composed/pow2.h"
 #include "performer/ops/backends/composed/scaled_sum.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 // The gradients that come in are for state tensors of other scales: kv 2^log2_scale is the same.
@@ -35,4 +35,4 @@ FavorSaved replay_forward(
   return own;
 }
 
-}  // namespace performer
+}  // namespace performer::backends

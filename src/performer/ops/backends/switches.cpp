@@ -9,7 +9,7 @@
 
 #include "performer/kernels/cpu/kernels.h"
 
-namespace performer {
+namespace performer::backends {
 namespace {
 
 struct Word {
@@ -67,4 +67,4 @@ Switch kernel_switch(at::DeviceType device) {
   TORCH_CHECK(false, problem);
 }
 
-}  // namespace performer
+}  // namespace performer::backends

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace performer {
+namespace performer::backends {
 
 /// The values of PERFORMER_CPU_KERNELS and PERFORMER_CUDA_KERNELS, as bits, so that a path can name
 /// those that it serves under. `auto` is the best path that serves; a named one is that path, or
@@ -26,4 +26,4 @@ enum Switch : std::uint8_t {
 /// for the CPU, c10::Error for CUDA.
 Switch kernel_switch(at::DeviceType device);
 
-}  // namespace performer
+}  // namespace performer::backends

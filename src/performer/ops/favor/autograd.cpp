@@ -9,6 +9,7 @@
 #include <tuple>
 #include <utility>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/favor/schema.h"
 
 namespace performer {
@@ -18,7 +19,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 // The results that the backward operator takes.
-constexpr auto kKeptResults = select<kResultFields, kInBackward>();
+constexpr auto kKeptResults = fields_with<kResultFields, kInBackward>();
 
 /// What the backward pass reads, put into the context and taken out again in one order: `visit`
 /// sees each member of both structs, tensors and others.
@@ -115,9 +116,9 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
 
 FavorResult forward_autograd(const FavorArgs& args) {
   // Before autograd asks for their device.
-  TORCH_CHECK(args.q.defined(), args.op, ": q must be a defined tensor");
-  TORCH_CHECK(args.k.defined(), args.op, ": k must be a defined tensor");
-  TORCH_CHECK(args.v.defined(), args.op, ": v must be a defined tensor");
+  check_defined(args.op, {"q", args.q});
+  check_defined(args.op, {"k", args.k});
+  check_defined(args.op, {"v", args.v});
   FavorArgs a = args;
   a.for_backward = a.for_backward || c10::GradMode::is_enabled();
   return std::apply(

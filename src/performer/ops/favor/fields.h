@@ -28,37 +28,39 @@ enum Role : std::uint8_t {
 };
 
 inline constexpr std::tuple kFavorFields{
-    Field{"q", &FavorArgs::q, kRequired | kDifferentiable | kEverywhere},
-    Field{"k", &FavorArgs::k, kRequired | kDifferentiable | kEverywhere},
-    Field{"v", &FavorArgs::v, kRequired | kDifferentiable | kInBackward | kInStep | kInQuality},
-    Field{"projection", &FavorArgs::projection, kParameter},
-    Field{"feature_map", &FavorArgs::feature_map, kEverywhere},
-    Field{"causal", &FavorArgs::causal, kInBackward | kInMap | kInQuality},  // a step always is
-    Field{"scale", &FavorArgs::scale, kEverywhere},
-    Field{"eps", &FavorArgs::eps, kEverywhere},
-    Field{"renormalize", &FavorArgs::renormalize, kInBackward | kInStep | kInMap},
-    Field{"key_mask", &FavorArgs::key_mask, kEverywhere},
-    Field{"cu_seqlens_q", &FavorArgs::cu_seqlens_q, kInBackward},
-    Field{"cu_seqlens_k", &FavorArgs::cu_seqlens_k, kInBackward},
-    Field{"max_seqlen_q", &FavorArgs::max_seqlen_q, kForwardOnly},
-    Field{"max_seqlen_k", &FavorArgs::max_seqlen_k, kForwardOnly},
-    Field{"projection_k", &FavorArgs::projection_k, kParameter},
-    Field{"bias_q", &FavorArgs::bias_q, kParameter},
-    Field{"bias_k", &FavorArgs::bias_k, kParameter},
-    Field{"key_bias", &FavorArgs::key_bias, kParameter},
-    Field{"state_kv", &FavorArgs::state_kv, kDifferentiable | kState},
-    Field{"state_normalizer", &FavorArgs::state_normalizer, kDifferentiable | kState},
-    Field{"state_log2_scale", &FavorArgs::state_log2_scale, kState},
-    Field{"state_fingerprint", &FavorArgs::state_fingerprint, kForwardOnly},
-    Field{"for_backward", &FavorArgs::for_backward, kForwardOnly, "True"},
+    SchemaField{"q", &FavorArgs::q, kRequired | kDifferentiable | kEverywhere},
+    SchemaField{"k", &FavorArgs::k, kRequired | kDifferentiable | kEverywhere},
+    SchemaField{"v", &FavorArgs::v,
+                kRequired | kDifferentiable | kInBackward | kInStep | kInQuality},
+    SchemaField{"projection", &FavorArgs::projection, kParameter},
+    SchemaField{"feature_map", &FavorArgs::feature_map, kEverywhere},
+    SchemaField{"causal", &FavorArgs::causal,
+                kInBackward | kInMap | kInQuality},  // a step always is
+    SchemaField{"scale", &FavorArgs::scale, kEverywhere},
+    SchemaField{"eps", &FavorArgs::eps, kEverywhere},
+    SchemaField{"renormalize", &FavorArgs::renormalize, kInBackward | kInStep | kInMap},
+    SchemaField{"key_mask", &FavorArgs::key_mask, kEverywhere},
+    SchemaField{"cu_seqlens_q", &FavorArgs::cu_seqlens_q, kInBackward},
+    SchemaField{"cu_seqlens_k", &FavorArgs::cu_seqlens_k, kInBackward},
+    SchemaField{"max_seqlen_q", &FavorArgs::max_seqlen_q, kForwardOnly},
+    SchemaField{"max_seqlen_k", &FavorArgs::max_seqlen_k, kForwardOnly},
+    SchemaField{"projection_k", &FavorArgs::projection_k, kParameter},
+    SchemaField{"bias_q", &FavorArgs::bias_q, kParameter},
+    SchemaField{"bias_k", &FavorArgs::bias_k, kParameter},
+    SchemaField{"key_bias", &FavorArgs::key_bias, kParameter},
+    SchemaField{"state_kv", &FavorArgs::state_kv, kDifferentiable | kState},
+    SchemaField{"state_normalizer", &FavorArgs::state_normalizer, kDifferentiable | kState},
+    SchemaField{"state_log2_scale", &FavorArgs::state_log2_scale, kState},
+    SchemaField{"state_fingerprint", &FavorArgs::state_fingerprint, kForwardOnly},
+    SchemaField{"for_backward", &FavorArgs::for_backward, kForwardOnly, "True"},
 };
 
 /// The arguments that each operator takes, and those that have gradients.
-inline constexpr auto kBackwardFields = select<kFavorFields, kInBackward>();
-inline constexpr auto kStepFields = select<kFavorFields, kInStep>();
-inline constexpr auto kMapFields = select<kFavorFields, kInMap>();
-inline constexpr auto kQualityFields = select<kFavorFields, kInQuality>();
-inline constexpr auto kGradientFields = select<kFavorFields, kDifferentiable>();
+inline constexpr auto kBackwardFields = fields_with<kFavorFields, kInBackward>();
+inline constexpr auto kStepFields = fields_with<kFavorFields, kInStep>();
+inline constexpr auto kMapFields = fields_with<kFavorFields, kInMap>();
+inline constexpr auto kQualityFields = fields_with<kFavorFields, kInQuality>();
+inline constexpr auto kGradientFields = fields_with<kFavorFields, kDifferentiable>();
 inline constexpr std::size_t kNumGradients = std::tuple_size_v<decltype(kGradientFields)>;
 
 /// The place of an argument's gradient among the results of the backward operator, and of the word

@@ -65,7 +65,8 @@ Tensor favor_fingerprint(const FavorArgs& args) {
   hash = mix_shape(hash, args.bias_k, 1);
   const std::array<Tensor, kernels::kFingerprintTensors> tensors{args.projection, args.projection_k,
                                                                  args.bias_k};
-  if (Tensor out = fingerprint_cuda(tensors, hash, args.q.device()); out.defined()) return out;
+  if (Tensor out = backends::fingerprint_cuda(tensors, hash, args.q.device()); out.defined())
+    return out;
   for (const Tensor& t : tensors) hash = mix_values(hash, t);
   const Tensor out = at::empty({1}, at::kLong);
   out.data_ptr<std::int64_t>()[0] = static_cast<std::int64_t>(hash);
@@ -73,7 +74,7 @@ Tensor favor_fingerprint(const FavorArgs& args) {
 }
 
 void check_state_fingerprint(const FavorArgs& args, const Tensor& fingerprint) {
-  if (!args.state_fingerprint.defined() || capturing_cuda_graph(args.q.device())) return;
+  if (!args.state_fingerprint.defined() || backends::capturing_cuda_graph(args.q.device())) return;
   const auto given = args.state_fingerprint.item<std::int64_t>();
   const auto own = fingerprint.item<std::int64_t>();
   TORCH_CHECK(given == own,

@@ -22,13 +22,13 @@ struct FavorResult {
 /// Its members in the order of the operator's results. The backward operator takes those of
 /// kInBackward, out alone optional.
 inline constexpr std::tuple kResultFields{
-    Field{"out", &FavorResult::out, kInBackward},
-    Field{"row_sum", &FavorResult::row_sum, kInBackward | kRequired},
-    Field{"row_log2_scale", &FavorResult::row_log2_scale, kInBackward | kRequired},
-    Field{"kv", &FavorResult::kv, kInBackward | kRequired},
-    Field{"normalizer", &FavorResult::normalizer, kInBackward | kRequired},
-    Field{"log2_scale", &FavorResult::log2_scale, kInBackward | kRequired},
-    Field{"fingerprint", &FavorResult::fingerprint},
+    SchemaField{"out", &FavorResult::out, kInBackward},
+    SchemaField{"row_sum", &FavorResult::row_sum, kInBackward | kRequired},
+    SchemaField{"row_log2_scale", &FavorResult::row_log2_scale, kInBackward | kRequired},
+    SchemaField{"kv", &FavorResult::kv, kInBackward | kRequired},
+    SchemaField{"normalizer", &FavorResult::normalizer, kInBackward | kRequired},
+    SchemaField{"log2_scale", &FavorResult::log2_scale, kInBackward | kRequired},
+    SchemaField{"fingerprint", &FavorResult::fingerprint},
 };
 
 using FavorNeeds = std::array<bool, kNumGradients>;

@@ -13,11 +13,11 @@ namespace performer {
 /// The arguments of the backward operator: gradients that come in, what the forward pass left
 /// (`out` last), the forward pass's own, and which gradients are asked for.
 inline constexpr auto kSavedFields =
-    std::tuple_cat(std::tuple{Field{"grad_out", &FavorSaved::grad_out, kRequired},
-                              Field{"grad_kv", &FavorSaved::grad_kv},
-                              Field{"grad_normalizer", &FavorSaved::grad_normalizer}},
-                   select<kResultFields, kRequired>(), std::tuple{std::get<0>(kResultFields)},
-                   kBackwardFields, std::tuple{Field{"needs", &FavorSaved::needs}});
+    std::tuple_cat(std::tuple{SchemaField{"grad_out", &FavorSaved::grad_out, kRequired},
+                              SchemaField{"grad_kv", &FavorSaved::grad_kv},
+                              SchemaField{"grad_normalizer", &FavorSaved::grad_normalizer}},
+                   fields_with<kResultFields, kRequired>(), std::tuple{std::get<0>(kResultFields)},
+                   kBackwardFields, std::tuple{SchemaField{"needs", &FavorSaved::needs}});
 
 using ForwardSignature = Signature<kFavorFields, kRequired, 0, FavorArgs>;
 using BackwardSignature = Signature<kSavedFields, kRequired, 0, FavorSaved, FavorResult, FavorArgs>;

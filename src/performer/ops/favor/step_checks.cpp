@@ -3,12 +3,13 @@
 #include <cstdint>
 #include <vector>
 
+#include "performer/ops/checks.h"
 #include "performer/ops/favor/fields.h"
 
 namespace performer {
 namespace {
 
-constexpr auto kWrittenFields = select<kFavorFields, kWrittenInStep>();
+constexpr auto kWrittenFields = fields_with<kFavorFields, kWrittenInStep>();
 
 // The bytes from a tensor's first element to its last, which a write may reach.
 struct Span {
@@ -30,7 +31,7 @@ void check_favor_step(const FavorArgs& a) {
   check_favor_args(a);
   TORCH_CHECK(a.q.sym_size(2) == 1, a.op, ": q must be one token, [batch, heads, 1, dim], got ",
               a.q.sym_sizes());
-  TORCH_CHECK(a.state_kv.defined(), a.op, ": state_kv must be a defined tensor");
+  check_defined(a.op, {"state_kv", a.state_kv});
   for_each_field(kWrittenFields, [&](const auto& field) {
     const Tensor& t = a.*field.member;
     TORCH_CHECK(t.is_contiguous(), a.op, ": ", field.name,
@@ -39,23 +40,19 @@ void check_favor_step(const FavorArgs& a) {
 }
 
 void check_own_memory(const FavorArgs& a) {
-  struct Named {
-    const char* name;
-    Tensor tensor;
-  };
-  std::vector<Named> written, read;
+  std::vector<NamedTensor> written, read;
   for_each_tensor(kStepFields, [&](const auto& field) {
     auto& list = (field.roles & kWrittenInStep) != 0 ? written : read;
     list.push_back({field.name, a.*field.member});
   });
-  const auto check = [&](const Named& to, const Named& other) {
+  const auto check = [&](const NamedTensor& to, const NamedTensor& other) {
     if (!other.tensor.defined()) return;
     TORCH_CHECK(!Span(to.tensor).meets(Span(other.tensor)), a.op, ": ", to.name,
                 " is written in place and must not share memory with ", other.name);
   };
   for (std::size_t i = 0; i < written.size(); ++i) {
     for (std::size_t j = i + 1; j < written.size(); ++j) check(written[i], written[j]);
-    for (const Named& other : read) check(written[i], other);
+    for (const NamedTensor& other : read) check(written[i], other);
   }
 }
 

@@ -26,14 +26,14 @@ struct Draw {
   }
 };
 constexpr std::tuple kDrawFields{
-    Field{"num_features", &Draw::num_features},
-    Field{"dim", &Draw::dim},
-    Field{"heads", &Draw::heads},
-    Field{"kind", &Draw::kind},
-    Field{"norm", &Draw::norm},
-    Field{"seed", &Draw::seed},
-    Field{"layer", &Draw::layer},
-    Field{"draw", &Draw::draw},
+    SchemaField{"num_features", &Draw::num_features},
+    SchemaField{"dim", &Draw::dim},
+    SchemaField{"heads", &Draw::heads},
+    SchemaField{"kind", &Draw::kind},
+    SchemaField{"norm", &Draw::norm},
+    SchemaField{"seed", &Draw::seed},
+    SchemaField{"layer", &Draw::layer},
+    SchemaField{"draw", &Draw::draw},
 };
 using DrawSignature = Signature<kDrawFields, 0, 0, Draw>;
 
