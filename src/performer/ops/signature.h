@@ -33,6 +33,9 @@ struct SchemaField {
   unsigned roles = 0;
   const char* default_value = nullptr;  // in the schema
 };
+template <class Struct, class T>
+SchemaField(const char*, T Struct::*, unsigned = 0, const char* = nullptr)
+    -> SchemaField<Struct, T>;  // clang before 17 deduces none for an aggregate
 
 /// The fields of the list kFields that have any of `kRoles`, as a list.
 template <const auto& kFields, unsigned kRoles>
@@ -127,10 +130,13 @@ struct Wire<Tensor, false> {
 /// `kGivenRoles` are never missing; those with one of `kWrittenRoles` are written in place.
 template <const auto& kFields, unsigned kGivenRoles, unsigned kWrittenRoles, class... Structs>
 class Signature {
+  using Fields = std::remove_cvref_t<decltype(kFields)>;
   template <std::size_t kIndex>
-  static constexpr auto kField = std::get<kIndex>(kFields);
+  using FieldAt = std::tuple_element_t<kIndex, Fields>;
   template <std::size_t kIndex>
-  using WireAt = Wire<typename decltype(kField<kIndex>)::Type,
+  static constexpr FieldAt<kIndex> kField = std::get<kIndex>(kFields);
+  template <std::size_t kIndex>
+  using WireAt = Wire<typename FieldAt<kIndex>::Type,
                       (kField<kIndex>.roles & (kGivenRoles | kWrittenRoles)) != 0>;
 
   template <class Indices>
@@ -142,7 +148,8 @@ class Signature {
     using Function = Result(typename WireAt<kIndex>::Parameter...);
 
     template <auto kBody>
-    static auto function(typename WireAt<kIndex>::Parameter... values) {
+    static std::invoke_result_t<decltype(kBody), Structs...> function(
+        typename WireAt<kIndex>::Parameter... values) {
       std::tuple<Structs...> all;
       ((member<kIndex>(all) = WireAt<kIndex>::in(std::forward<decltype(values)>(values))), ...);
       return kBody(std::move(std::get<Structs>(all))...);
@@ -161,11 +168,11 @@ class Signature {
 
   template <std::size_t kIndex>
   static auto& member(std::tuple<Structs...>& all) {
-    return std::get<typename decltype(kField<kIndex>)::Owner>(all).*kField<kIndex>.member;
+    return std::get<typename FieldAt<kIndex>::Owner>(all).*kField<kIndex>.member;
   }
   template <std::size_t kIndex>
   static const auto& member(const std::tuple<const Structs&...>& all) {
-    return std::get<const typename decltype(kField<kIndex>)::Owner&>(all).*kField<kIndex>.member;
+    return std::get<const typename FieldAt<kIndex>::Owner&>(all).*kField<kIndex>.member;
   }
   template <std::size_t kIndex>
   static void add_argument(std::string& text, char& alias) {
@@ -176,8 +183,7 @@ class Signature {
     if (const char* value = kField<kIndex>.default_value) (text += '=') += value;
   }
 
-  using All = Positional<
-      std::make_index_sequence<std::tuple_size_v<std::remove_cvref_t<decltype(kFields)>>>>;
+  using All = Positional<std::make_index_sequence<std::tuple_size_v<Fields>>>;
 
  public:
   /// The operator's own signature.

@@ -93,7 +93,7 @@ Tensor step_dispatch(const FavorArgs& args) {
   const Call call(args);
   const Path path = call.forward_path();
   if (path == Path::kCudaDecode) {
-    const Tensor out = allocate_step(args);
+    Tensor out = allocate_step(args);
     step_cuda(call, out, {args.state_kv, args.state_normalizer, args.state_log2_scale, {}});
     note(path, args);
     return out;
