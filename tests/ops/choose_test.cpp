@@ -1,5 +1,7 @@
 #include "performer/ops/backends/choose.h"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include <set>
