@@ -4,7 +4,8 @@ import math
 
 import pytest
 import torch
-from cases import ALL_MAPS, GENERALISED_MAPS, inputs, num_map_features, options_of
+from op_cases import ALL_MAPS, GENERALISED_MAPS, num_map_features
+from small_inputs import inputs, options_of
 
 import performer
 

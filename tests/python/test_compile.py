@@ -4,7 +4,7 @@ import io
 
 import pytest
 import torch
-from cases import inputs
+from small_inputs import inputs
 from torch._dynamo.testing import CompileCounter
 
 import performer

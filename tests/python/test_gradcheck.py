@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from cases import ALL_MAPS, BIASED_MAPS, GENERALISED_MAPS, inputs, options_of
+from op_cases import ALL_MAPS, EXPONENTIAL_MAPS, GENERALISED_MAPS
+from small_inputs import inputs, options_of
 
 import performer
 
@@ -135,7 +136,7 @@ def test_gradients_across_chunks(feature_map, masked):
 def test_gradients_of_features(feature_map):
     q, _, _, W = inputs(feature_map)
     tensors = [q, W[0]]
-    if feature_map in BIASED_MAPS:
+    if feature_map in EXPONENTIAL_MAPS:
         tensors.append(options_of(feature_map)["bias_k"])
     check(lambda x, W, bias=None: performer.features(x, W, feature_map, bias), *tensors)
 

@@ -4,7 +4,7 @@ import re
 
 import pytest
 import torch
-from cases import inputs
+from small_inputs import inputs
 
 import performer
 

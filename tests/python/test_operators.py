@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from cases import ALL_MAPS, inputs, options_of
+from op_cases import ALL_MAPS
+from small_inputs import inputs, options_of
 from torch.library import opcheck
 
 import performer

@@ -4,7 +4,8 @@ import copy
 
 import pytest
 import torch
-from cases import ALL_MAPS, inputs
+from op_cases import ALL_MAPS
+from small_inputs import inputs
 
 import performer
 from performer import FavorState

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from cases import inputs
+from small_inputs import inputs
 from torch.autograd import forward_ad
 from torch.utils.checkpoint import checkpoint
 

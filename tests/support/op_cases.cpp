@@ -1,89 +1,53 @@
 #include "tests/support/op_cases.h"
 
+#include <algorithm>
 #include <array>
-#include <tuple>
+#include <cctype>
+#include <fstream>
+#include <regex>
+#include <stdexcept>
+#include <string_view>
+#include <utility>
 
 namespace performer::testing {
 namespace {
 
-/// A fixed scramble of (index, salt), so that properties are spread independently of each other.
-std::uint64_t scramble(std::uint64_t index, std::uint64_t salt) {
-  std::uint64_t z = index * 0x9E3779B97F4A7C15u + salt * 0xBF58476D1CE4E5B9u + 1;
-  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
-  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
-  return z ^ (z >> 31);
+constexpr std::array kDtypes{std::pair{at::kDouble, "fp64"}, std::pair{at::kFloat, "fp32"},
+                             std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}};
+
+// In the order of a line.
+constexpr std::array<std::pair<std::string_view, bool OpCase::*>, 7> kFlags{
+    {{"mask", &OpCase::mask},
+     {"key_bias", &OpCase::key_bias},
+     {"biases", &OpCase::biases},
+     {"key_projection", &OpCase::key_projection},
+     {"packed", &OpCase::packed},
+     {"strided", &OpCase::strided},
+     {"state", &OpCase::initial_state}}};
+
+[[noreturn]] void refuse(const std::string& line) {
+  throw std::runtime_error(line + ": is not a case; tests/cases/README.md explains the notation");
 }
 
-struct Spread {
-  std::uint64_t index;
-  bool one_in(std::uint64_t n, std::uint64_t salt) const { return scramble(index, salt) % n == 0; }
-  template <class T, std::size_t N>
-  T pick(const std::array<T, N>& from, std::uint64_t salt) const {
-    return from[scramble(index, salt) % N];
+at::ScalarType dtype_of(const std::string& name) {
+  for (const auto& [dtype, known] : kDtypes) {
+    if (name == known) return dtype;
   }
-};
-
-std::string name_of(const OpCase& c) {
-  std::string name = std::string(to_string(c.map)) + (c.causal() ? "_causal_" : "_both_") +
-                     dtype_name(c.dtype) + "_l" + std::to_string(c.length) + "k" +
-                     std::to_string(c.keys()) + "d" + std::to_string(c.dim) + "m" +
-                     std::to_string(c.features) + "h" + std::to_string(c.heads) +
-                     std::to_string(c.key_heads) + std::to_string(c.head_parameters);
-  const std::pair<bool, const char*> flags[] = {
-      {c.mask, "_mask"},           {c.key_bias, "_keybias"},
-      {c.biases, "_biases"},       {c.key_projection, "_kproj"},
-      {c.packed, "_packed"},       {c.strided, "_strided"},
-      {c.initial_state, "_state"}, {c.renormalize == Renormalize::kNo, "_sum"}};
-  for (const auto& [set, text] : flags) {
-    if (set) name += text;
-  }
-  return name;
+  return at::ScalarType::Undefined;
 }
 
-/// What a combination of properties must keep so that the call is legal and the sums finite.
-void make_legal(OpCase& c) {
-  const bool softmax = takes_log_terms(c.map) || c.map == FeatureMap::kTrigonometric;
-  if (!takes_log_terms(c.map)) c.biases = c.key_projection = false;
-  if (!softmax) c.key_bias = false;
-  if (c.causal() || c.strided) c.key_length = -1;
-  if (c.strided) {
-    c.key_heads = c.heads;
-    c.value_dim = -1;
+void set_flag(OpCase& c, const std::string& flag) {
+  if (flag == "sum") c.renormalize = Renormalize::kNo;
+  for (const auto& [name, member] : kFlags) {
+    if (flag == name) c.*member = true;
   }
-  if (c.head_parameters > 1 && c.head_parameters != c.heads) c.head_parameters = c.key_heads;
-  if (softmax && c.features == 0) c.features = c.dim;
-  // Sums that are not divided leave the range of fp16.
-  if (c.dtype == at::kHalf) c.renormalize = Renormalize::kYes;
-  if (c.packed || c.length >= 1000) c.batch = 1;
 }
 
-OpCase spread_case(std::uint64_t n, FeatureMap map, Causality causality, at::ScalarType dtype) {
-  const Spread s{n};
-  constexpr std::array<std::int64_t, 5> dims{1, 8, 31, 64, 128};
-  constexpr std::array<std::pair<std::int64_t, std::int64_t>, 4> heads{
-      {{1, 1}, {2, 2}, {2, 1}, {4, 2}}};
-  OpCase c{.map = map, .causality = causality, .dtype = dtype};
-  // n / 8 counts the maps: each of the 8 (causality, dtype) meets every length, so does each map.
-  c.length = case_lengths()[(n + n / 8) % 8];
-  c.dim = dims[n % 5];
-  const std::int64_t half = std::max<std::int64_t>(1, c.dim / 2);
-  c.features = std::array<std::int64_t, 3>{half, c.dim, 2 * c.dim}[n % 3];
-  if (s.one_in(4, 1)) c.features = 0;
-  if (s.one_in(3, 2)) c.value_dim = 5;
-  if (s.one_in(2, 3)) c.key_length = 37;
-  std::tie(c.heads, c.key_heads) = s.pick(heads, 4);
-  c.head_parameters = s.pick(std::array<std::int64_t, 3>{0, c.key_heads, c.heads}, 5);
-  c.mask = s.one_in(3, 6);
-  c.key_bias = s.one_in(3, 7);
-  c.biases = s.one_in(3, 8);
-  c.key_projection = s.one_in(3, 9);
-  c.packed = s.one_in(4, 10);
-  c.strided = s.one_in(3, 11);
-  c.initial_state = s.one_in(3, 12);
-  c.renormalize = s.one_in(5, 13) ? Renormalize::kNo : Renormalize::kYes;
-  make_legal(c);
-  c.name = name_of(c);
-  return c;
+// What GoogleTest allows in names.
+std::string test_name(std::string line) {
+  std::ranges::replace_if(
+      line, [](unsigned char letter) { return std::isalnum(letter) == 0; }, '_');
+  return line;
 }
 
 }  // namespace
@@ -108,52 +72,67 @@ bool has_signs(FeatureMap map) {
 }
 
 const char* dtype_name(at::ScalarType dtype) {
-  switch (dtype) {
-    case at::kDouble:
-      return "fp64";
-    case at::kFloat:
-      return "fp32";
-    case at::kBFloat16:
-      return "bf16";
-    default:
-      return "fp16";
+  for (const auto& [known, name] : kDtypes) {
+    if (dtype == known) return name;
   }
+  return "another dtype";
 }
 
-std::vector<OpCase> op_cases() {
-  std::vector<OpCase> cases;
-  for (const FeatureMap map : all_feature_maps()) {
-    for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
-      for (const auto dtype : case_dtypes()) {
-        cases.push_back(spread_case(cases.size(), map, causality, dtype));
-      }
-    }
+std::string line_of(const OpCase& c) {
+  std::string line = std::string(to_string(c.map)) + (c.causal() ? "-causal-" : "-both-") +
+                     dtype_name(c.dtype) + "-l" + std::to_string(c.length) + "k" +
+                     std::to_string(c.keys()) + "d" + std::to_string(c.dim) + "v" +
+                     std::to_string(c.values()) + "m" + std::to_string(c.features) + "-b" +
+                     std::to_string(c.batch) + "h" + std::to_string(c.heads) + "." +
+                     std::to_string(c.key_heads) + "." + std::to_string(c.head_parameters);
+  if (c.magnitude != 1) line += "-x" + std::to_string(static_cast<std::int64_t>(c.magnitude));
+  for (const auto& [name, member] : kFlags) {
+    if (c.*member) line += "-" + std::string(name);
   }
+  if (c.renormalize == Renormalize::kNo) line += "-sum";
+  return line;
+}
+
+OpCase parse_case(const std::string& line) {
+  static const std::regex kLine(
+      "([a-z0-9]+)-(causal|both)-([a-z0-9]+)-l(\\d+)k(\\d+)d(\\d+)v(\\d+)m(\\d+)"
+      "-b(\\d+)h(\\d+)\\.(\\d+)\\.(\\d+)(-x\\d+)?((-[a-z_]+)*)");
+  std::smatch part;
+  if (!std::regex_match(line, part, kLine)) refuse(line);
+  const auto number = [&](std::size_t group) { return std::stoll(part[group]); };
+  OpCase c{.name = test_name(line), .map = parse_feature_map(part[1].str())};
+  if (part[2] == "causal") c.causality = Causality::kCausal;
+  c.dtype = dtype_of(part[3]);
+  c.length = number(4);
+  if (number(5) != c.length) c.key_length = number(5);
+  c.dim = number(6);
+  if (number(7) != c.dim) c.value_dim = number(7);
+  c.features = number(8);
+  c.batch = number(9);
+  c.heads = number(10);
+  c.key_heads = number(11);
+  c.head_parameters = number(12);
+  if (part[13].matched) c.magnitude = std::stod(part[13].str().substr(2));
+  const std::string flags = part[14];
+  for (std::size_t begin = 0; begin < flags.size();) {
+    const auto end = std::min(flags.find('-', begin + 1), flags.size());
+    set_flag(c, flags.substr(begin + 1, end - begin - 1));
+    begin = end;
+  }
+  if (line_of(c) != line) refuse(line);
+  return c;
+}
+
+std::vector<OpCase> read_cases(const std::string& table) {
+  const std::string path = PERFORMER_TEST_CASES "/" + table + ".txt";
+  std::ifstream file(path);
+  if (!file) throw std::runtime_error(path + ": cannot be read");
+  std::vector<OpCase> cases;
+  for (std::string line; std::getline(file, line);) cases.push_back(parse_case(line));
   return cases;
 }
 
-std::vector<OpCase> gradient_cases() {
-  constexpr std::array<std::int64_t, 4> lengths{1, 7, 65, 130};
-  std::vector<OpCase> cases;
-  for (const FeatureMap map : all_feature_maps()) {
-    for (const Causality causality : {Causality::kBidirectional, Causality::kCausal}) {
-      for (const bool mask : {false, true}) {
-        for (const Renormalize renormalize : {Renormalize::kYes, Renormalize::kNo}) {
-          const auto n = cases.size();
-          OpCase c = spread_case(n, map, causality, at::kDouble);
-          c.mask = mask;
-          c.renormalize = renormalize;
-          c.length = lengths[(n + n / 8) % 4];
-          c.dim = std::min<std::int64_t>(c.dim, 8);
-          c.features = c.features == 0 ? 0 : 6;
-          make_legal(c);
-          c.name = name_of(c);
-          cases.push_back(c);
-        }
-      }
-    }
-  }
-  return cases;
-}
+std::vector<OpCase> op_cases() { return read_cases("every_map"); }
+std::vector<OpCase> gradient_cases() { return read_cases("gradients"); }
 
 }  // namespace performer::testing

@@ -10,8 +10,7 @@
 
 #include "performer/ops/favor/attention.h"
 
-/// The one list of favor_attention problems that unit tests, gradient tests, GPU tests and benches
-/// share.
+/// The favor_attention problems of tests/cases, which C++, Python and GPU tests share.
 namespace performer::testing {
 
 struct OpCase {
@@ -50,11 +49,6 @@ struct Inputs {
   FavorOptions options;
 };
 
-inline const std::vector<std::int64_t>& case_lengths() {
-  static const std::vector<std::int64_t> lengths{0, 1, 2, 63, 64, 65, 1000, 4096};
-  return lengths;
-}
-
 inline const std::vector<at::ScalarType>& case_dtypes() {
   static const std::vector<at::ScalarType> dtypes{at::kDouble, at::kFloat, at::kBFloat16,
                                                   at::kHalf};
@@ -67,6 +61,12 @@ bool takes_log_terms(FeatureMap map);
 bool has_signs(FeatureMap map);
 const char* dtype_name(at::ScalarType dtype);
 
+/// A case in the notation of tests/cases, and back; throws for a line of another spelling.
+std::string line_of(const OpCase& c);
+OpCase parse_case(const std::string& line);
+
+/// The lines of tests/cases/`table`.txt.
+std::vector<OpCase> read_cases(const std::string& table);
 /// Every map x causality x dtype, the other properties spread over them.
 std::vector<OpCase> op_cases();
 /// Every map x causality x mask x renormalisation in float64, short: for gradients.

@@ -1,18 +1,9 @@
 """Inputs that the Python tests share."""
 
 import torch
+from op_cases import EXPONENTIAL_MAPS, SIGNED_MAPS, num_map_features
 
-SOFTMAX_MAPS = ["positive", "loglinear", "hyperbolic", "trigonometric"]
-BIASED_MAPS = ["positive", "loglinear", "hyperbolic"]
-UNSIGNED_MAPS = ["relu", "exp", "sigmoid", "abs", "square", "elu1"]
-SIGNED_MAPS = ["gelu", "cos", "tanh", "identity", "sgn"]
-GENERALISED_MAPS = UNSIGNED_MAPS + SIGNED_MAPS
-ALL_MAPS = SOFTMAX_MAPS + GENERALISED_MAPS
 KINK = 0.02  # of relu and abs, the jump of sgn: u = W x stays this far from 0
-
-
-def num_map_features(feature_map, rows):
-    return 2 * rows if feature_map in ("hyperbolic", "trigonometric") else rows
 
 
 def inputs(feature_map, *, B=1, H=2, Hkv=1, L=4, D=2, M=3, Dv=2, dtype=torch.float64, seed=0):
@@ -47,7 +38,7 @@ def options_of(feature_map):
     generator = torch.Generator().manual_seed(1)
     features = num_map_features(feature_map, 3)
     options = {}
-    if feature_map in BIASED_MAPS:
+    if feature_map in EXPONENTIAL_MAPS:
         options["projection_k"] = inputs(feature_map, seed=2)[3]
         options["bias_q"] = torch.randn(1, features, generator=generator, dtype=torch.float64)
         options["bias_k"] = torch.randn(features, generator=generator, dtype=torch.float64)
