@@ -2,26 +2,26 @@
 
 import pytest
 import torch
-from gpu_cases import (
+from gpu_errors import mean_error, rms, unit
+from gpu_inputs import permuted
+from gpu_kernels import (
     DEVICE,
-    exponent_error,
-    mean_error,
-    permuted,
-    permuted_back,
-    references,
-    rms,
-    run_operator,
-    unfused,
-    unit,
+    HOPPER,
+    composed_backward,
+    feature_dtype,
+    headline,
+    headline_backward,
+    kernel_name,
+    matrix_units,
 )
-
-HOPPER = DEVICE == "cuda" and torch.cuda.get_device_capability() == (9, 0)
+from gpu_oracle import permuted_back, references, run_operator
+from gpu_unfused import unfused
 
 
 def on_paths(cases):
     """Every case by the portable kernels, and by those auto chooses where they may be others."""
     pairs = [
-        (case, path) for case in cases for path in ("portable", "auto")[: 1 + case.matrix_units]
+        (case, path) for case in cases for path in ("portable", "auto")[: 1 + matrix_units(case)]
     ]
     return pytest.mark.parametrize(
         ("case", "path"), pairs, indirect=["path"], ids=[f"{path}-{case}" for case, path in pairs]
@@ -48,6 +48,19 @@ def output_bound(case, features, inputs, want, error):
     return 1.5 * error + unit(features) * size * (0.5 if small(case) else 0.01)
 
 
+def exponent_error(inputs):
+    """A feature's relative error is its exponent's absolute one: the unit roundoff of float32 times
+    the size of the terms of w . k. One feature may be all of a state."""
+    case, W = inputs.case, inputs.options.get("projection_k", inputs.W)
+    if case.feature_map == "relu" or not inputs.k.numel():
+        return 0.0
+    k = inputs.k.float()
+    if case.mask:
+        k = k.masked_fill(~inputs.options["key_mask"][:, None, :, None], 0)
+    largest = float(W.norm(dim=-1).max() * k.norm(dim=-1).max())
+    return 0.5 * unit(torch.float32) * case.dim**-0.25 * largest
+
+
 def state_bound(case, features, inputs, want, error):
     floor = 0.5 * unit(features)
     if case.dtype == torch.float32:
@@ -68,16 +81,16 @@ def check_kernels(case, path, kernels, backward=True):
     """kernels: of the forward pass and, if there was one, of the backward pass."""
     if DEVICE == "cpu":
         return
-    allowed = {case.kernel("portable")}
-    if path == "auto" and HOPPER and case.causal and case.headline:
-        allowed = {case.kernel("hopper")}
-    elif path == "auto" and case.matrix_units:
-        allowed.add(case.kernel("hopper"))
+    allowed = {kernel_name(case, "portable")}
+    if path == "auto" and HOPPER and case.causal and headline(case):
+        allowed = {kernel_name(case, "hopper")}
+    elif path == "auto" and matrix_units(case):
+        allowed.add(kernel_name(case, "hopper"))
     assert kernels[0] in allowed
-    if not case.headline_backward:
-        allowed.add(case.kernel("portable"))
+    if not headline_backward(case):
+        allowed.add(kernel_name(case, "portable"))
     if backward:
-        assert kernels[1] in ({"composed"} if case.composed_backward else allowed)
+        assert kernels[1] in ({"composed"} if composed_backward(case) else allowed)
 
 
 def check(case, path):
@@ -89,7 +102,7 @@ def check(case, path):
         check_kernels(case, path, result.kernels)
         assert result.out.dtype == case.dtype
         assert all(torch.isfinite(t).all() for t in (result.out, *result.grads))
-    forward, backward = (case.feature_dtype(kernel) for kernel in got[0].kernels)
+    forward, backward = (feature_dtype(case, kernel) for kernel in got[0].kernels)
 
     def compare(what, bound, features, part):
         want = part(exact)

@@ -2,16 +2,20 @@
 
 import pytest
 import torch
-from gpu_bounds import HOPPER, check, on_paths
-from gpu_cases import CASES, MAGNITUDES, Case, make_inputs, references, rms, rms_error, run_operator
+from gpu_bounds import check, on_paths
+from gpu_errors import rms, rms_error
+from gpu_inputs import make_inputs
+from gpu_kernels import HOPPER, kernel_name
+from gpu_oracle import references, run_operator
+from op_cases import Case, read_cases
 
 
-@on_paths(CASES)
+@on_paths([*read_cases("fused"), *read_cases("matrix_units")])
 def test_case(case, path):
     check(case, path)
 
 
-@on_paths(MAGNITUDES)
+@on_paths(read_cases("norms"))
 def test_any_norm(case, path):
     check(case, path)
 
@@ -31,4 +35,4 @@ def test_hopper_serves_the_headline(features, kernels):
     kernels("auto")
     case = Case(dtype=torch.bfloat16, length=1000, dim=64, features=features)
     inputs = make_inputs(case)
-    assert run_operator(inputs).kernels == (case.kernel("hopper"),) * 2
+    assert run_operator(inputs).kernels == (kernel_name(case, "hopper"),) * 2

@@ -3,7 +3,9 @@
 import pytest
 import torch
 from gpu_bounds import check_kernels
-from gpu_cases import DTYPES, MAPS, NAMES, Case, make_inputs
+from gpu_inputs import make_inputs
+from gpu_kernels import DTYPES, MAPS
+from op_cases import NAMES, Case
 
 import performer
 

@@ -5,7 +5,10 @@ import random
 import pytest
 import torch
 from gpu_bounds import check_kernels
-from gpu_cases import DEVICE, DTYPES, NAMES, Case, gradients, leaves_of, make_inputs, true_state
+from gpu_inputs import leaves_of, make_inputs, true_state
+from gpu_kernels import DEVICE, DTYPES
+from gpu_oracle import gradients
+from op_cases import NAMES, Case
 
 import performer
 

@@ -1,53 +1,20 @@
 """The decode kernel: one token after a state, in place or not. Run by hand where there is a GPU:
 pytest tests/gpu/test_decode.py"""
 
-import itertools
-import random
 from dataclasses import replace
 
 import pytest
 import torch
-from gpu_cases import DTYPES, EXPONENTIAL, MAPS, NAMES, Case, legal, make_inputs
+from gpu_inputs import make_inputs
+from gpu_kernels import DTYPES, MAPS
+from op_cases import EXPONENTIAL_MAPS, NAMES, Case, read_cases
 
 import performer
 from performer import FavorState
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float16: 5e-4}
 STEP = torch.ops.performer.favor_step_
-
-
-def step_cases():
-    """Every map with every dtype four times, all else spread over them."""
-    cases = []
-    for _, feature_map, dtype in itertools.product(range(4), MAPS, DTYPES):
-        n = len(cases)
-        pick = random.Random(n)
-        batch, heads, key_heads = pick.choice(
-            [(1, 1, 1), (2, 2, 2), (3, 4, 2), (2, 6, 1), (40, 8, 8), (2, 10, 2)]
-        )
-        cases.append(
-            legal(
-                Case(
-                    feature_map,
-                    True,
-                    dtype,
-                    batch=batch,
-                    heads=heads,
-                    key_heads=key_heads,
-                    head_parameters=pick.choice([0, key_heads, heads]),
-                    length=1,
-                    dim=(64, 31, 128, 8, 256, 64, 1)[n % 7],
-                    value_dim=(64, -1, 5, 80, 255)[n % 5],
-                    features=(256, 64, 33, 1, 700, 128)[n % 6],
-                    mask=pick.random() < 0.3,
-                    key_bias=pick.random() < 0.3,
-                    biases=pick.random() < 0.3,
-                    key_projection=pick.random() < 0.3,
-                    state=True,
-                )
-            )
-        )
-    return cases
+STEPS = read_cases("steps")
 
 
 def arguments(inputs, tokens=None):
@@ -100,7 +67,7 @@ def copies(state):
     return tuple(t.clone() for t in state[:3])
 
 
-@pytest.mark.parametrize("case", step_cases(), ids=str)
+@pytest.mark.parametrize("case", STEPS, ids=str)
 def test_a_step_matches_float64(case):
     inputs = make_inputs(case)
     out, state, kernel = step(inputs)
@@ -111,7 +78,7 @@ def test_a_step_matches_float64(case):
     assert_same_state(state, exact)
 
 
-@pytest.mark.parametrize("case", step_cases()[::3], ids=str)
+@pytest.mark.parametrize("case", STEPS[::3], ids=str)
 def test_in_place_has_the_bits_of_the_functional_step(case):
     inputs = make_inputs(case)
     before = copies(inputs.state)
@@ -125,7 +92,7 @@ def test_in_place_has_the_bits_of_the_functional_step(case):
         assert torch.equal(got, want)
 
 
-@pytest.mark.parametrize("case", step_cases()[::5], ids=str)
+@pytest.mark.parametrize("case", STEPS[::5], ids=str)
 def test_the_portable_kernels_step_in_place_too(case, kernels):
     inputs = make_inputs(case)
     place = copies(inputs.state)
@@ -164,7 +131,7 @@ def test_1000_steps_equal_the_batch():
 
 
 @pytest.mark.parametrize("magnitude", [10, 100, 1000])
-@pytest.mark.parametrize("feature_map", EXPONENTIAL)
+@pytest.mark.parametrize("feature_map", EXPONENTIAL_MAPS)
 def test_steps_at_any_norm_are_as_exact_as_the_portable_ones(feature_map, magnitude, kernels):
     case = Case(feature_map, True, batch=8, heads=4, key_heads=4, magnitude=magnitude)
     inputs, tokens = stream(case, 64)
@@ -186,7 +153,7 @@ def test_steps_at_any_norm_are_as_exact_as_the_portable_ones(feature_map, magnit
     assert relative(ours, exact) <= 2 * relative(theirs, exact) + 1e-5
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.values())
+@pytest.mark.parametrize("dtype", DTYPES, ids=NAMES.get)
 def test_100_repeats_have_the_same_bits(dtype):
     case = Case(dtype=dtype, causal=True, batch=30, heads=8, key_heads=8, length=1, state=True)
     for batch in (1, 30):  # clusters of blocks, and blocks
@@ -217,7 +184,7 @@ def test_few_heads_and_many_agree():
 
 @pytest.mark.parametrize("feature_map", MAPS)
 def test_steps_in_a_graph(feature_map):
-    case = legal(Case(feature_map, True, torch.bfloat16, heads=4, key_heads=2, mask=True))
+    case = Case(feature_map, True, torch.bfloat16, heads=4, key_heads=2, mask=True)
     inputs, tokens = stream(case, 8)
     mask = inputs.options.pop("key_mask")
     _, start = performer.favor_attention(
