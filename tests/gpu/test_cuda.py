@@ -163,3 +163,14 @@ def test_a_parameters_gradient_is_composed_and_right(path):
     want = gradients(performer.favor_attention(*wide), wide, q.detach().double())
     for ours, theirs in zip(grads, want, strict=True):
         close(ours, theirs.to(ours.dtype))
+
+
+@pytest.mark.parametrize("kind", ["hadamard", "givens"])
+def test_structured_projections_have_the_bits_of_the_cpu(kind):
+    """Products and sums are operations of their own, without a fused rounding."""
+    host = performer.draw_structured(100, 48, heads=2, kind=kind)
+    device = host.to("cuda")
+    assert torch.equal(device.dense().cpu(), host.dense())
+    assert torch.equal(host.dense(), performer.draw_projection(100, 48, heads=2, kind=kind))
+    x = torch.randn(3, 2, 70, 48)
+    assert torch.equal(device(x.cuda()).cpu(), host(x))
