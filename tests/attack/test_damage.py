@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 from attacked import Ending, attack, complaint_about, report
-from conftest import TINY
 from damage import DAMAGES, Damage, pipe
+from small_recipes import TINY
 from training_runs import digests, metrics
 
 DAMAGED = int(os.environ.get("PERFORMER_DAMAGES", "30"))

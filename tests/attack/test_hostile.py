@@ -14,37 +14,23 @@ import hostile_binary
 import hostile_text
 import pytest
 from attacked import Ending, attack, complaint_about, report
-from conftest import ROOT, TINY
+from conftest import ROOT
 from formats import gzip_member, pds, png
 from hostile_text import Files, mutated
-from training_runs import CLASSES, checkpoint, reseal, train
+from small_recipes import TINY, labelled_rows, one_layer, pixel_data
+from training_runs import checkpoint, reseal, train
 
 WANTED = int(os.environ.get("PERFORMER_HOSTILE", "0"))
 BOMB = int(os.environ.get("PERFORMER_BOMB", "64"))
 FASTA = b">a\nACDEFGHIKLMNPQRSTVWY\n>b two\nMKVLAAGIVGLLLA\n"
 TABLE = b"text\tlabel\tsplit\none two\tcat\ttrain\nthree four\tdog\ttrain\nfive\tcat\ttrain\n"
 TEXT = "All happy families are alike; each unhappy family is unhappy in its own way.\n" * 400
-IMAGES = """
-[data]
-task = "pixels"
-train = "{data}"
-length = 65
-pad_multiple = 0
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 16
-[model.attention]
-features = 8
-[train]
-steps = 1
-batch = 1
-valid_every = 0
-"""
-
 # Runs the program on a file of these bytes in an empty folder; the name that it must tell.
 Use = Callable[[Path, bytes], tuple[Ending, str]]
+
+
+def images_recipe(data: Path) -> str:
+    return one_layer(pixel_data(data, 65), train="steps = 1\nbatch = 1")
 
 
 def trained(folder: Path, recipe: str) -> Ending:
@@ -77,7 +63,7 @@ def use_recipe(folder: Path, data: bytes) -> tuple[Ending, str]:
 
 def use_table(folder: Path, data: bytes) -> tuple[Ending, str]:
     (folder / "train.tsv").write_bytes(data)
-    return trained(folder, CLASSES.format(folder=folder)), "train.tsv"
+    return trained(folder, labelled_rows(folder)), "train.tsv"
 
 
 def use_images(folder: Path, data: bytes) -> tuple[Ending, str]:
@@ -85,12 +71,12 @@ def use_images(folder: Path, data: bytes) -> tuple[Ending, str]:
     images.mkdir()
     (images / "a.png").write_bytes(png(8, 8, (b"\0" + bytes(8)) * 8))
     (images / "b.png").write_bytes(data)
-    return trained(folder, IMAGES.format(data=images)), "b.png"
+    return trained(folder, images_recipe(images)), "b.png"
 
 
 def use_idx(folder: Path, data: bytes) -> tuple[Ending, str]:
     (folder / "in.idx").write_bytes(data)
-    return trained(folder, IMAGES.format(data=folder / "in.idx")), "in.idx"
+    return trained(folder, images_recipe(folder / "in.idx")), "in.idx"
 
 
 def use_tokenizer(folder: Path, data: bytes) -> tuple[Ending, str]:

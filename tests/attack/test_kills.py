@@ -12,7 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, ROOT, TINY
+from conftest import PROGRAM, ROOT
+from small_recipes import TINY
 from training_runs import digests, flags_of, metrics, train
 
 KILLS = int(os.environ.get("PERFORMER_KILLS", "6"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from small_recipes import TINY
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = ROOT / "build" / "performer"
@@ -45,37 +46,6 @@ def answer(*args: object) -> dict[str, Any]:
     done = run_program(*args, "--json")
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
-
-
-TINY = """
-[data]
-task = "protein"
-train = "data/proteins/valid.fasta.gz"
-valid = "data/proteins/test.fasta.gz"
-length = 32
-pad_multiple = 0
-
-[model]
-layers = 2
-dim = 16
-heads = 2
-ff_dim = 32
-positions = "rotary"
-dropout = 0.1
-
-[model.attention]
-features = 8
-redraw_interval = 5
-
-[train]
-steps = 12
-batch = 2
-log_every = 1
-valid_every = 4
-valid_batches = 2
-checkpoint_every = 3
-keep_last = 3
-"""
 
 
 @pytest.fixture

@@ -4,33 +4,15 @@ from pathlib import Path
 
 import pytest
 from conftest import ROOT, run_program
+from small_recipes import one_layer
 
 PROTEINS = "".join(f">p{i}\nMKVLACDEFGHIKLMNPQRST\n" for i in range(10))
-RECIPE = """
-[data]
-train = {train}
-length = 16
-
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 16
-
-[model.attention]
-features = 8
-
-[train]
-steps = 2
-batch = 2
-valid_every = 0
-"""
 
 
 def write_recipe(folder: Path, train: str) -> Path:
     folder.mkdir(exist_ok=True)
     recipe = folder / "r.toml"
-    recipe.write_text(RECIPE.format(train=train))
+    recipe.write_text(one_layer(f"train = {train}\nlength = 16"))
     return recipe
 
 

@@ -9,31 +9,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, answer, run_program
+from conftest import answer, run_program
+from small_recipes import TINY, one_layer, text_data
+from training_runs import trained
 
 LENGTHS = [5, 31, 32, 33, 100, 250]  # residues; rows have 32 tokens
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("eval")
-    recipe = folder / "recipe.toml"
-    recipe.write_text(TINY)
-    done = run_program("train", recipe, "--out", folder / "run")
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return trained(tmp_path_factory.mktemp("eval"), TINY)
 
 
 @pytest.fixture(scope="module")
 def masked_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("masked")
-    recipe = folder / "recipe.toml"
-    recipe.write_text(TINY)
     settings = ["data.objective=masked", "model.causal=false", "train.steps=2"]
-    flags = [flag for setting in settings for flag in ("--set", setting)]
-    done = run_program("train", recipe, "--out", folder / "run", *flags)
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+    return trained(tmp_path_factory.mktemp("masked"), TINY, *settings)
 
 
 @pytest.fixture
@@ -285,15 +276,11 @@ def test_a_split_that_is_not_there_is_told_before_scoring(run: Path) -> None:
 def test_a_length_beyond_the_model_is_refused_for_its_reason(
     tmp_path: Path, kind: str, positions: str, reason: str
 ) -> None:
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(TINY)
     masked = ["data.objective=masked", "model.causal=false", "train.steps=1", "train.valid_every=0"]
     masked += [f"model.attention.kind={kind}", f"model.positions={positions}"]
     masked += ["model.attention.linformer_k=8"]
-    flags = [flag for setting in masked for flag in ("--set", setting)]
-    done = run_program("train", recipe, "--out", tmp_path / "run", *flags)
-    assert done.returncode == 0, done.stderr
-    done = run_program("eval", tmp_path / "run", "--split", "valid", "--length", 64)
+    run = trained(tmp_path, TINY, *masked)
+    done = run_program("eval", run, "--split", "valid", "--length", 64)
     assert done.returncode == 2, done.stderr
     assert f"--length: the model has {reason} for 32 tokens, got 64" in done.stderr
 
@@ -363,48 +350,21 @@ def test_the_largest_batch_is_the_whole_split(run: Path, fasta: Path) -> None:
     assert whole["targets"] == single["targets"]
 
 
-TEXT = """
-[data]
-task = "text"
-train = "{folder}/text.txt"
-length = 32
-
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 16
-
-[model.attention]
-features = 8
-
-[train]
-steps = 2
-batch = 2
-valid_every = 0
-"""
-
-
 def test_of_a_text_its_bytes_are_counted_and_no_ends(tmp_path: Path) -> None:
-    text, recipe = tmp_path / "text.txt", tmp_path / "recipe.toml"
+    text = tmp_path / "text.txt"
     text.write_text("It is a truth universally acknowledged. " * 5)
-    recipe.write_text(TEXT.format(folder=tmp_path))
-    done = run_program("train", recipe, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
+    run = trained(tmp_path, one_layer(text_data(text)))
     table = tmp_path / "out.tsv"
     whole = ("--data", text, "--overlap", 8, "--batch", 1)
-    scores(tmp_path / "run", *whole, "--per-sequence", table)
+    scores(run, *whole, "--per-sequence", table)
     (row,) = table_of(table)
     assert int(row["residues"]) == 200
     assert int(row["targets"]) == 201  # EOS too
 
 
 def test_what_a_long_recipe_has_trained_is_evaluated(tmp_path: Path) -> None:
-    recipe, run = tmp_path / "long.toml", tmp_path / "run"
     # A checkpoint holds it as JSON, which is longer than the TOML that it was read from.
-    recipe.write_text("description = '" + '"' * 600_000 + "'\n" + TINY)
-    done = run_program("train", recipe, "--out", run, "--set", "train.steps=1")
-    assert done.returncode == 0, done.stderr
+    run = trained(tmp_path, "description = '" + '"' * 600_000 + "'\n" + TINY, "train.steps=1")
     assert (run / "checkpoints/step-000000001/config.json").stat().st_size > 1 << 20
     scored = answer("eval", run, "--split", "valid", "--max-batches", "1")
     assert scored["splits"]["valid"]["samples"] == 2

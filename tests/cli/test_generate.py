@@ -9,40 +9,18 @@ import zlib
 from pathlib import Path
 
 import pytest
-from conftest import PROGRAM, ROOT, TINY, answer, run_program
-
-PIXELS = """
-[data]
-task = "pixels"
-train = "data/images/fashion-200.idx3-ubyte.gz"
-length = 785
-pad_multiple = 0
-
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 32
-positions = "learned"
-
-[model.attention]
-kernel = "relu"
-features = 0
-
-[train]
-steps = 2
-batch = 1
-valid_every = 0
-"""
+from conftest import PROGRAM, ROOT, answer, run_program
+from small_recipes import TINY, one_layer, pixel_data, text_data
+from training_runs import train, trained
 
 
-def trained(folder: Path, recipe: str, *settings: str) -> Path:
-    path = folder / "recipe.toml"
-    path.write_text(recipe)
-    flags = [flag for setting in settings for flag in ("--set", setting)]
-    done = run_program("train", path, "--out", folder / "run", *flags)
-    assert done.returncode == 0, done.stderr
-    return folder / "run"
+def of_pixels(data: str, positions: str) -> str:
+    return one_layer(
+        data,
+        model=f'positions = "{positions}"',
+        attention='kernel = "relu"\nfeatures = 0',
+        train="batch = 1",
+    )
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +32,8 @@ def protein_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def pixel_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return trained(tmp_path_factory.mktemp("pixels"), PIXELS)
+    data = pixel_data("data/images/fashion-200.idx3-ubyte.gz", 785)
+    return trained(tmp_path_factory.mktemp("pixels"), of_pixels(data, "learned"))
 
 
 def grey_values(png: Path) -> tuple[int, int, bytes]:
@@ -164,9 +143,7 @@ def test_a_sheet_that_is_too_large_is_refused_before_sampling(tmp_path: Path) ->
     # 4096 images of 300 x 300 points: a sheet of 19,330 points a side.
     images = struct.pack(">HBBIII", 0, 8, 3, 1, 300, 300) + bytes(300 * 300)
     (tmp_path / "in.idx").write_bytes(images)
-    text = PIXELS.replace("data/images/fashion-200.idx3-ubyte.gz", str(tmp_path / "in.idx"))
-    text = text.replace("length = 785", "length = 64").replace('"learned"', '"rotary"')
-    run = trained(tmp_path, text)
+    run = trained(tmp_path, of_pixels(pixel_data(tmp_path / "in.idx", 64), "rotary"))
     out = tmp_path / "out"
     done = run_program("generate", run, "--n", "4096", "-o", out)
     assert done.returncode == 2, done.stderr
@@ -255,37 +232,12 @@ def test_threads_do_not_change_a_sequence(protein_run: Path) -> None:
     assert len(texts) == 1
 
 
-BYTES = """
-[data]
-task = "text"
-train = "{folder}/text.txt"
-length = 32
-
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 16
-positions = "rotary"
-
-[model.attention]
-features = 8
-
-[train]
-steps = 2
-batch = 2
-valid_every = 0
-sample_every = 1
-"""
-
-
 def test_bytes_that_a_terminal_would_obey_are_shown_and_not_sent(tmp_path: Path) -> None:
-    (tmp_path / "text.txt").write_text("It is a truth universally acknowledged. " * 5)
-    recipe = tmp_path / "recipe.toml"
-    recipe.write_text(BYTES.format(folder=tmp_path))
-    done = run_program("train", recipe, "--out", tmp_path / "run")
-    assert done.returncode == 0, done.stderr
-    assert "\\x" in done.stderr  # a model that knows nothing yet makes any byte
+    text, recipe = tmp_path / "text.txt", tmp_path / "recipe.toml"
+    text.write_text("It is a truth universally acknowledged. " * 5)
+    data = text_data(text)
+    recipe.write_text(one_layer(data, model='positions = "rotary"', train="sample_every = 1"))
+    assert "\\x" in train(recipe, tmp_path / "run")  # a model that knows nothing yet makes any byte
     command = [str(PROGRAM), "generate", str(tmp_path / "run"), "--length", "300", "--no-stop"]
     main, other = pty.openpty()
     with subprocess.Popen(command, cwd=ROOT, stdout=other, stderr=subprocess.DEVNULL) as process:

@@ -5,7 +5,8 @@ import shutil
 import subprocess
 from pathlib import Path
 
-from conftest import PROGRAM, TINY
+from conftest import PROGRAM
+from small_recipes import TINY
 from training_runs import small_fasta
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, ROOT, run_program
+from small_recipes import labelled_rows
 from training_runs import (
-    CLASSES,
     checkpoint,
     digests,
     kill_when,
@@ -119,7 +119,7 @@ def write_table(folder: Path, *rows: str) -> None:
 
 def test_other_classes_are_named_and_refused(tmp_path: Path) -> None:
     recipe, out = tmp_path / "classes.toml", tmp_path / "run"
-    recipe.write_text(CLASSES.format(folder=tmp_path))
+    recipe.write_text(labelled_rows(tmp_path))
     write_table(tmp_path, "meow\tcat", "woof\tdog")
     train(recipe, out)
     write_table(tmp_path, "bell\telk", "woof\tdog")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from conftest import run_program
+from small_recipes import one_layer, pixel_data
 
 
 @pytest.fixture
@@ -105,11 +106,8 @@ def test_a_number_out_of_range_is_one_line(recipe: Path, option: str, value: str
 
 def test_rows_shorter_than_their_images_are_warned_of(tmp_path: Path) -> None:
     recipe = tmp_path / "pixels.toml"
-    recipe.write_text(
-        '[data]\ntask = "pixels"\ntrain = "data/images/fashion-200.idx3-ubyte.gz"\n'
-        "[model]\nlayers = 1\ndim = 16\nheads = 2\nff_dim = 16\n"
-        "[model.attention]\nfeatures = 8\n[train]\nsteps = 1\nbatch = 1\nvalid_every = 0\n"
-    )
+    data = pixel_data("data/images/fashion-200.idx3-ubyte.gz", 784)
+    recipe.write_text(one_layer(data, train="steps = 1\nbatch = 1"))
     said = {}
     for length in (100, 784):
         out = tmp_path / f"run{length}"

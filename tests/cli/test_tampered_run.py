@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import TINY, run_program
+from conftest import run_program
+from small_recipes import TINY
 from training_runs import checkpoint, reseal, steps_with_checkpoints, train
 
 

@@ -7,30 +7,12 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, ROOT, run_program
+from small_recipes import one_layer, text_data
 
-RECIPE = """
-[data]
-task = "text"
-train = "{folder}/book.txt"
-tokenizer = "{folder}/book.model"
-length = 32
 
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 32
-positions = "rotary"
-
-[model.attention]
-features = 8
-
-[train]
-steps = 3
-batch = 2
-log_every = 1
-valid_every = 0
-"""
+def recipe(book: Path, tokenizer: Path) -> str:
+    data = text_data(book) + f'\ntokenizer = "{tokenizer}"'
+    return one_layer(data, model='positions = "rotary"', train="steps = 3\nlog_every = 1")
 
 
 @pytest.fixture(scope="module")
@@ -39,7 +21,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("text")
     book = gzip.decompress((ROOT / "data/books/persuasion.txt.gz").read_bytes())[:40_000]
     (folder / "book.txt").write_bytes(book)
-    (folder / "recipe.toml").write_text(RECIPE.format(folder=folder))
+    (folder / "recipe.toml").write_text(recipe(folder / "book.txt", folder / "book.model"))
     model = ["-o", folder / "book.model", "--vocabulary", 400]
     made = run_program("data", "tokenizer", folder / "book.txt", *model)
     assert made.returncode == 0, made.stderr
@@ -61,10 +43,9 @@ def test_a_damaged_tokenizer_is_refused_in_one_line(
     model = (folder / "book.model").read_bytes()
     broken = {"empty": b"", "cut": model[: len(model) // 3], "noise": bytes(range(256)) * 40}
     (tmp_path / "book.model").write_bytes(broken[damage])
-    recipe = tmp_path / "recipe.toml"
-    text = RECIPE.format(folder=folder).replace(f"{folder}/book.model", f"{tmp_path}/book.model")
-    recipe.write_text(text)
-    done = run_program("train", recipe, "--out", tmp_path / "run")
+    path = tmp_path / "recipe.toml"
+    path.write_text(recipe(folder / "book.txt", tmp_path / "book.model"))
+    done = run_program("train", path, "--out", tmp_path / "run")
     assert done.returncode == 3, done.stderr
     (line,) = done.stderr.splitlines()
     assert f"{tmp_path}/book.model: is no SentencePiece model (" in line

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 from conftest import PROGRAM, ROOT, answer, run_program
-from training_runs import CLASSES, checkpoint, digests, metrics, train
+from small_recipes import labelled_rows
+from training_runs import checkpoint, digests, metrics, train
 
 
 def test_training_lowers_the_loss_and_the_files_are_there(recipe: Path, tmp_path: Path) -> None:
@@ -175,7 +176,7 @@ def test_what_cannot_be_written_is_refused_before_the_first_step(
 def test_labels_that_are_not_utf8_cost_no_training(tmp_path: Path) -> None:
     (tmp_path / "train.tsv").write_bytes(b"text\tlabel\nmeow\tcaf\xe9\nwoof\tdog\n")
     recipe, out = tmp_path / "classes.toml", tmp_path / "run"
-    recipe.write_text(CLASSES.format(folder=tmp_path))
+    recipe.write_text(labelled_rows(tmp_path))
     said = train(recipe, out, code=3)
     assert "UTF-8" in said
     assert said.count("\n") == 1

@@ -13,36 +13,20 @@ from conftest import PROGRAM, ROOT, run_program
 
 TIME_KEYS = {"time", "seconds", "tokens_per_second", "crc32c"}
 
-CLASSES = """
-[data]
-task = "classify"
-train = "{folder}/train.tsv"
-valid = "{folder}/train.tsv"
-length = 32
-
-[model]
-layers = 1
-dim = 16
-heads = 2
-ff_dim = 16
-head = "classify"
-causal = false
-
-[model.attention]
-features = 8
-
-[train]
-steps = 4
-batch = 2
-valid_every = 2
-"""
-
 
 def train(recipe: Path, out: Path, *settings: str, code: int = 0) -> str:
     flags = flags_of(settings)
     done = run_program("train", recipe, "--out", out, *flags)
     assert done.returncode == code, done.stderr
     return done.stderr
+
+
+def trained(folder: Path, recipe: str, *settings: str) -> Path:
+    """The run of a recipe's text, in a folder that both may lie in."""
+    path = folder / "recipe.toml"
+    path.write_text(recipe)
+    train(path, folder / "run", *settings)
+    return folder / "run"
 
 
 def metrics(out: Path) -> list[dict[str, Any]]:
