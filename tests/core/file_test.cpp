@@ -14,14 +14,15 @@
 #include "performer/core/error.h"
 #include "performer/core/random_access_file.h"
 #include "performer/core/sha256.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 using ::performer::testing::SmallDisk;
 using ::performer::testing::TemporaryFolder;
 
@@ -85,30 +86,31 @@ TEST(FileTest, FullDiskKeepsTheOldFileAndLeavesNothing) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "file", "old");
   const SmallDisk disk(1000);
-  const Error error = error_of([&] { write_file_atomic(folder / "file", std::string(1001, 'x')); });
-  EXPECT_EQ(error.code(), ExitCode::kNoSpace);
+  const Failure failure =
+      failure_of([&] { write_file_atomic(folder / "file", std::string(1001, 'x')); });
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
   EXPECT_EQ(read_file(folder / "file"), "old");
   EXPECT_EQ(num_entries(folder.path()), 1);
 }
 
 TEST(FileTest, AFullDeviceIsCalledFull) {
-  const Error error = error_of([] { FileWriter("/dev/full").write("x"); });
-  EXPECT_EQ(error.code(), ExitCode::kNoSpace);
-  EXPECT_STREQ(error.what(), "/dev/full: disk full (No space left on device); free some space");
+  const Failure failure = failure_of([] { FileWriter("/dev/full").write("x"); });
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
+  EXPECT_EQ(failure.message, "/dev/full: disk full (No space left on device); free some space");
 }
 
 TEST(FileTest, AFolderThatIsNotThereCannotBeWritten) {
   const TemporaryFolder folder;
-  const Error error = error_of([&] { write_file_atomic(folder / "none/file", "x"); });
-  EXPECT_EQ(error.code(), ExitCode::kNoSpace);
-  EXPECT_NE(std::string(error.what()).find("cannot be written: No such file"), std::string::npos);
+  const Failure failure = failure_of([&] { write_file_atomic(folder / "none/file", "x"); });
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
+  EXPECT_NE(failure.message.find("cannot be written: No such file"), std::string::npos);
 }
 
 TEST(FileTest, MissingFilesAndFoldersAreBadInput) {
   const TemporaryFolder folder;
   for (const auto& path : {folder / "none", folder.path()}) {
-    EXPECT_EQ(error_of([&] { read_file(path); }).code(), ExitCode::kBadInput);
-    EXPECT_EQ(error_of([&] { const RandomAccessFile file(path); }).code(), ExitCode::kBadInput);
+    EXPECT_EQ(failure_of([&] { read_file(path); }).code, ExitCode::kBadInput);
+    EXPECT_EQ(failure_of([&] { const RandomAccessFile file(path); }).code, ExitCode::kBadInput);
   }
 }
 
@@ -116,22 +118,22 @@ TEST(FileTest, ReadingStopsAtTheLimit) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "file", "1234");
   EXPECT_EQ(read_file(folder / "file", 4), "1234");
-  EXPECT_EQ(error_of([&] { read_file(folder / "file", 3); }).code(), ExitCode::kBadInput);
+  EXPECT_EQ(failure_of([&] { read_file(folder / "file", 3); }).code, ExitCode::kBadInput);
 }
 
 TEST(FileTest, FilesAreRegularOnesAndNothingElseIsWaitedFor) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
   for (const std::filesystem::path& path : {folder / "pipe", std::filesystem::path("/dev/zero")}) {
-    const Error error = error_of([&] { read_file(path); });
-    EXPECT_EQ(error.code(), ExitCode::kBadInput);
-    EXPECT_EQ(error.what(), path.string() + ": a pipe or a device, where a file is needed");
+    const Failure failure = failure_of([&] { read_file(path); });
+    EXPECT_EQ(failure.code, ExitCode::kBadInput);
+    EXPECT_EQ(failure.message, path.string() + ": a pipe or a device, where a file is needed");
     for (const auto& read : std::vector<std::function<void()>>{
              [&] { sha256_of_file(path); }, [&] { const RandomAccessFile file(path); }}) {
-      EXPECT_STREQ(error_of(read).what(), error.what());
+      EXPECT_EQ(failure_of(read).message, failure.message);
     }
   }
-  EXPECT_EQ(error_of([&] { read_file(folder.path()); }).what(),
+  EXPECT_EQ(failure_of([&] { read_file(folder.path()); }).message,
             folder.path().string() + ": a folder, where a file is needed");
   EXPECT_FALSE(read_file("/proc/self/status").empty());  // claims to be empty
 }

@@ -7,17 +7,18 @@
 
 #include "performer/core/random.h"
 #include "performer/core/safe_text.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 
 namespace performer {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 
 std::string complaint_of(const std::string& text, const JsonLimits& limits = {}) {
-  const Error error = error_of([&] { parse_json(text, "a.json", limits); });
-  EXPECT_EQ(error.code(), ExitCode::kCorrupt) << text.substr(0, 100);
-  return error.what();
+  const Failure failure = failure_of([&] { parse_json(text, "a.json", limits); });
+  EXPECT_EQ(failure.code, ExitCode::kCorrupt) << text.substr(0, 100);
+  return failure.message;
 }
 
 TEST(Json, ReadsEveryKindOfValueInOrder) {
@@ -118,9 +119,9 @@ TEST(Json, AgreesWithTheLibraryOnRandomTexts) {
 std::string refusal(const std::function<void(const JsonView&)>& use) {
   const auto value = nlohmann::ordered_json::parse(
       R"({"n": 3, "big": 18446744073709551615, "f": 1e300, "b": true, "s": "x", "o": {"l": [1, "2"]}})");
-  const Error error = error_of([&] { use(JsonView(value, "a.json")); });
-  EXPECT_EQ(error.code() == ExitCode::kOk, std::string(error.what()) == "no error");
-  return error.what();
+  const Failure failure = failure_of([&] { use(JsonView(value, "a.json")); });
+  EXPECT_EQ(failure.code == ExitCode::kOk, failure.message == "no error");
+  return failure.message;
 }
 
 TEST(JsonView, GivesValuesOfTheTypeThatIsAskedFor) {

@@ -13,13 +13,14 @@
 #include "performer/core/error.h"
 #include "performer/core/file.h"
 #include "performer/core/random.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::safetensors {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 using ::performer::testing::TemporaryFolder;
 
 // What the reference implementation (safetensors 0.8.0, Python) writes for
@@ -54,8 +55,8 @@ Header parse(const std::string& file) {
 // The problem that the reader names for one tensor "t" of the given fields over 8 bytes.
 std::string problem(const std::string& fields) {
   const std::string file = file_of(R"({"t":{)" + fields + "}}", 8);
-  const Error error = error_of([&] { parse(file); });
-  return error.code() == ExitCode::kCorrupt ? error.what() : "not refused as corrupt";
+  const Failure failure = failure_of([&] { parse(file); });
+  return failure.code == ExitCode::kCorrupt ? failure.message : "not refused as corrupt";
 }
 
 TEST(SafetensorsTest, WritesTheBytesOfTheReferenceImplementation) {
@@ -92,16 +93,16 @@ TEST(SafetensorsTest, AFileCutShortWhileItIsReadIsAnError) {
   const Reader reader(folder / "file");
   std::filesystem::resize_file(folder / "file", 20);
   std::array<std::byte, 4> bytes{};
-  const Error error = error_of([&] { reader.read(reader.tensors()[1], bytes); });
-  EXPECT_EQ(error.code(), ExitCode::kCorrupt);
-  EXPECT_NE(std::string(error.what()).find("while it is read"), std::string::npos);
+  const Failure failure = failure_of([&] { reader.read(reader.tensors()[1], bytes); });
+  EXPECT_EQ(failure.code, ExitCode::kCorrupt);
+  EXPECT_NE(failure.message.find("while it is read"), std::string::npos);
 }
 
 TEST(SafetensorsTest, FilesTooShortForAHeaderAreRefused) {
   const TemporaryFolder folder;
   for (std::size_t size = 0; size < golden().size(); ++size) {
     write_file_atomic(folder / "file", golden().substr(0, size));
-    EXPECT_EQ(error_of([&] { const Reader reader(folder / "file"); }).code(), ExitCode::kCorrupt);
+    EXPECT_EQ(failure_of([&] { const Reader reader(folder / "file"); }).code, ExitCode::kCorrupt);
   }
 }
 
@@ -182,17 +183,17 @@ TEST(SafetensorsTest, RefusesHeadersThatAreWrong) {
       {file_of(R"({"a\u001b[31m)" + std::string(200, 'b') + R"(":1})", 0), "\"a\\u001b[31mbb"},
   };
   for (const auto& [file, text] : cases) {
-    const Error error = error_of([&] { parse(file); });
-    EXPECT_EQ(error.code(), ExitCode::kCorrupt) << text;
-    EXPECT_NE(std::string(error.what()).find(text), std::string::npos) << error.what();
-    EXPECT_LT(std::string(error.what()).size(), 300);
+    const Failure failure = failure_of([&] { parse(file); });
+    EXPECT_EQ(failure.code, ExitCode::kCorrupt) << text;
+    EXPECT_NE(failure.message.find(text), std::string::npos) << failure.message;
+    EXPECT_LT(failure.message.size(), 300);
   }
 }
 
 TEST(SafetensorsTest, RefusesEveryTruncation) {
   const std::string file = golden();
   for (std::size_t length = 0; length < file.size(); ++length) {
-    EXPECT_EQ(error_of([&] { parse(file.substr(0, length)); }).code(), ExitCode::kCorrupt);
+    EXPECT_EQ(failure_of([&] { parse(file.substr(0, length)); }).code, ExitCode::kCorrupt);
   }
 }
 
@@ -208,13 +209,13 @@ TEST(SafetensorsTest, RandomMutationsAreReadInBoundsOrRefused) {
       byte = what % 2 == 0 ? kTokens[token % kTokens.size()]
                            : static_cast<char>(byte ^ (1 << token % 8));
     }
-    const Error error = error_of([&] {
+    const Failure failure = failure_of([&] {
       for (const TensorEntry& tensor : parse(file).tensors) {
         EXPECT_LE(tensor.end, 8);
         EXPECT_GE(tensor.begin, 0);
       }
     });
-    EXPECT_TRUE(error.code() == ExitCode::kOk || error.code() == ExitCode::kCorrupt);
+    EXPECT_TRUE(failure.code == ExitCode::kOk || failure.code == ExitCode::kCorrupt);
   }
 }
 
@@ -222,13 +223,13 @@ TEST(SafetensorsTest, WritingRefusesEqualNamesAndWrongSizes) {
   const TemporaryFolder folder;
   const auto no_bytes = [](std::size_t) { return std::span<const std::byte>(); };
   FileWriter out(folder / "file");
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(failure_of([&] {
               write(out, {{"a", Dtype::kU8, {0}}, {"a", Dtype::kU8, {0}}}, {}, no_bytes);
-            }).code(),
+            }).code,
             ExitCode::kOk);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(failure_of([&] {
               write(out, {{"a", Dtype::kU8, {1}}}, {}, no_bytes);
-            }).code(),
+            }).code,
             ExitCode::kOk);
 }
 

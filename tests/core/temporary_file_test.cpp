@@ -15,13 +15,14 @@
 #include <vector>
 
 #include "performer/core/error.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer {
 namespace {
 
-using testing::error_of;
+using testing::Failure;
+using testing::failure_of;
 using testing::TemporaryFolder;
 
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
@@ -100,7 +101,7 @@ TEST(TemporaryFile, OfProgramsThatBeginAtOnceNoneLosesItsFile) {
     programs.emplace_back([&] {
       for (int round = 0; round < 10'000; ++round) {
         TemporaryFile file(folder / "a", Naming::kFirst);
-        if (error_of([&] { file.publish(); }).code() != ExitCode::kOk) ++lost;
+        if (failure_of([&] { file.publish(); }).code != ExitCode::kOk) ++lost;
       }
     });
   }
@@ -133,9 +134,9 @@ TEST(TemporaryFile, RefusesAtOnceWhatItMustNotReplace) {
   write_file_atomic(folder / "file", "old");
   std::filesystem::create_symlink("file", folder / "good");
   const auto said = [](const std::filesystem::path& path) {
-    const Error error = error_of([&] { const TemporaryFile file(path); });
-    EXPECT_EQ(error.code(), ExitCode::kNoSpace) << path;
-    return std::string(error.what());
+    const Failure failure = failure_of([&] { const TemporaryFile file(path); });
+    EXPECT_EQ(failure.code, ExitCode::kNoSpace) << path;
+    return failure.message;
   };
   EXPECT_NE(said(folder / "pipe").find("pipe: is a pipe or a device"), std::string::npos);
   EXPECT_NE(said(folder / "link").find("link: is a pipe or a device"), std::string::npos);

@@ -8,20 +8,23 @@
 #include <string>
 #include <thread>
 
+#include "performer/core/file.h"
 #include "performer/data/build.h"
 #include "performer/data/dataset.h"
 #include "performer/data/file_kind.h"
 #include "performer/data/pds_file.h"
 #include "performer/data/read_fasta.h"
 #include "performer/data/tsv.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/gzip_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
+using performer::testing::write_gzip;
 
 // A pipe that a thread fills, under the name a shell gives to <(...).
 class FilledPipe {
@@ -71,7 +74,7 @@ TEST(Pipes, GiveEverySequenceToWhoeverReadsThem) {
 }
 
 TEST(Pipes, ThatWouldBeReadTwiceAreRefusedBeforeAnythingIsRead) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto refused = [](const DataConfig& config) {
     const auto failure = failure_of([&] { make_token_space(config); });
     return failure.code == ExitCode::kUsage &&
@@ -94,7 +97,7 @@ TEST(Pipes, ThatWouldBeReadTwiceAreRefusedBeforeAnythingIsRead) {
 }
 
 TEST(Pipes, AmongTheFilesOfAPatternAreLeftOut) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("b.tsv").c_str(), 0600), 0);
   DataConfig config;
   config.task = "classify";
@@ -112,7 +115,7 @@ TEST(Pipes, WithoutDataSaySo) {
 }
 
 TEST(Kinds, ThatAreNotReadAreNamedWithWhatToDo) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto message_for = [&](const std::string& bytes) {
     const auto failure = failure_of([&] { read_fasta(folder.write("a", bytes)); });
     EXPECT_EQ(failure.code, ExitCode::kBadInput);
@@ -133,10 +136,10 @@ TEST(Kinds, ThatAreNotReadAreNamedWithWhatToDo) {
 }
 
 TEST(Kinds, AByteOrderMarkIsPassedOver) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string mark = "\xEF\xBB\xBF";
   EXPECT_EQ(read_fasta(folder.write("a.fasta", mark + ">a\nAC\n")).counts.residues, 2);
-  EXPECT_EQ(read_fasta(folder.write_gzip("b.gz", mark + ">a\nAC\n")).counts.residues, 2);
+  EXPECT_EQ(read_fasta(write_gzip(folder, "b.gz", mark + ">a\nAC\n")).counts.residues, 2);
   EXPECT_EQ(read_all(folder.write("only", mark), 100), "");
   EXPECT_EQ(read_all(folder.write("binary", mark + "x"), 100, Content::kBinary), mark + "x");
   EXPECT_EQ(TsvReader(folder.write("t.tsv", mark + "id\tsplit\n")).at("id"), 0U);
@@ -145,12 +148,12 @@ TEST(Kinds, AByteOrderMarkIsPassedOver) {
 class Gzip : public ::testing::Test {
  protected:
   std::string packed(const std::string& text) const {
-    return testing::slurp(folder_.write_gzip("packed", text));
+    return read_file(write_gzip(folder_, "packed", text));
   }
   std::string unpacked(const std::string& bytes) const {
     return read_all(folder_.write("bytes", bytes), std::int64_t{1} << 30);
   }
-  TempFolder folder_;
+  TemporaryFolder folder_;
 };
 
 TEST_F(Gzip, MembersFollowEachOtherWhereverPiecesEnd) {

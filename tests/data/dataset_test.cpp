@@ -19,14 +19,16 @@
 #include "performer/data/statistics.h"
 #include "performer/data/text.h"
 #include "performer/data/train_tokenizer.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/gzip_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
+using performer::testing::write_gzip;
 
 Batch evaluation_batch(const DataConfig& config, Split split, std::int64_t rows = 100) {
   const BatchStream stream(open_dataset(config, split), Use::kEvaluation);
@@ -40,7 +42,7 @@ std::vector<std::int64_t> row_of(const at::Tensor& tensor, std::int64_t row) {
 }
 
 TEST(Joined, BlocksHoldEverySequenceOnceBetweenEnds) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string fasta;
   for (int i = 0; i < 200; ++i) {
     fasta += fmt::format(">s\n{}\n",
@@ -81,7 +83,7 @@ TEST(Joined, BlocksHoldEverySequenceOnceBetweenEnds) {
 }
 
 TEST(Proteins, BuiltAndPlainFilesGiveTheSameBatches) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig plain, built;
   const auto fasta = folder.write("a.fasta", ">a\nACDEFGHIKLMN\n>b\nPQR\n>c\nSTVWYXBUZO\n");
   build_pds(fasta, folder.file("a.pds"), {});
@@ -100,7 +102,7 @@ TEST(Proteins, BuiltAndPlainFilesGiveTheSameBatches) {
 }
 
 TEST(Proteins, SplitsComeFromOneFileAndATable) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.train = folder.write("a.fasta", ">a x\nAC\n>b\nDE\n>c\nFG\n>d\nHI\n");
   config.split_table = folder.write("t.tsv", "id\tsplit\nb\tvalid\na\ttrain\nd\ttrain\n");
@@ -112,12 +114,12 @@ TEST(Proteins, SplitsComeFromOneFileAndATable) {
 }
 
 TEST(Text, BytesAreCutIntoBlocksWithNothingLost) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.task = "text";
   config.length = 8;
   const std::string text = "Two words\nand more.";
-  config.train = folder.write_gzip("a.txt.gz", text);
+  config.train = write_gzip(folder, "a.txt.gz", text);
   const auto data = open_dataset(config, Split::kTrain);
   EXPECT_DOUBLE_EQ(data->word_multiplier(), 19.0 / 4.0);
   const Batch batch = evaluation_batch(config, Split::kTrain);
@@ -130,7 +132,7 @@ TEST(Text, BytesAreCutIntoBlocksWithNothingLost) {
 }
 
 TEST(Text, ATrainedTokenizerGivesTheTextBack) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string text;
   for (int i = 0; i < 400; ++i) {
     text += fmt::format("The  cat number {} sat on the mat,\n\tand Emma — é — looked.\n", i * i);
@@ -157,12 +159,12 @@ TEST(Text, ATrainedTokenizerGivesTheTextBack) {
 }
 
 TEST(Pixels, AreReadInRasterOrderAfterBos) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string header("\0\0\x08\x04\0\0\0\x02\0\0\0\x02\0\0\0\x01\0\0\0\x03", 20);
   DataConfig config;
   config.task = "pixels";
   config.pad_multiple = 1;
-  config.train = folder.write_gzip("a.idx", header + "abcdefABCDE\xff");
+  config.train = write_gzip(folder, "a.idx", header + "abcdefABCDE\xff");
   const Batch batch = evaluation_batch(config, Split::kTrain);
   EXPECT_EQ(row_of(batch.tokens, 0), (std::vector<std::int64_t>{256, 'a', 'b', 'c', 'd', 'e'}));
   EXPECT_EQ(row_of(batch.targets, 1), (std::vector<std::int64_t>{'A', 'B', 'C', 'D', 'E', 255}));
@@ -174,7 +176,7 @@ TEST(Pixels, AreReadInRasterOrderAfterBos) {
 }
 
 TEST(Pixels, FoldersOfPngAndPpmAreReadByName) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write("b.ppm", "P6 # made by hand\n2 1\n255\nUVWXYZ");
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
@@ -195,7 +197,7 @@ TEST(Pixels, FoldersOfPngAndPpmAreReadByName) {
 }
 
 TEST(Labelled, ClassesAreSortedAndTextIsUnescaped) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.task = "classify";
   config.length = 8;
@@ -221,7 +223,7 @@ TEST(Labelled, ClassesAreSortedAndTextIsUnescaped) {
 }
 
 TEST(Labelled, PairsAreFoundByDocumentId) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.task = "match";
   config.label_column = "cites";
@@ -313,7 +315,7 @@ TEST(Baselines, HaveOneDefinitionWithTheEndsApartOrCounted) {
 }
 
 TEST(Split, HoldsFamiliesOutAndSplitsTheRestByContent) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string fasta, table = "id\tfamily\n";
   for (int i = 0; i < 2000; ++i) {
     fasta += fmt::format(">p{}\n", i);

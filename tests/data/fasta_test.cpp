@@ -6,16 +6,19 @@
 #include <string>
 #include <vector>
 
+#include "performer/core/file.h"
 #include "performer/data/read_fasta.h"
 #include "performer/data/token_space.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/gzip_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
+using performer::testing::write_gzip;
 
 struct Parsed {
   std::vector<std::string> ids, sequences;
@@ -38,7 +41,7 @@ Parsed parse(const std::string& path) {
 }
 
 Parsed parse_text(const std::string& text) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   return parse(folder.write("a.fasta", text));
 }
 
@@ -76,16 +79,16 @@ TEST(Fasta, SkipsAndCountsRecordsWithoutResidues) {
 }
 
 TEST(Fasta, ReadsGzipByContentAndJoinedMembers) {
-  const TempFolder folder;
-  folder.write_gzip("one", ">a\nACD\n");
-  folder.write_gzip("two", ">b\nEFG\n");
-  const auto path = folder.write(
-      "no_suffix", testing::slurp(folder.file("one")) + testing::slurp(folder.file("two")));
+  const TemporaryFolder folder;
+  write_gzip(folder, "one", ">a\nACD\n");
+  write_gzip(folder, "two", ">b\nEFG\n");
+  const auto path =
+      folder.write("no_suffix", read_file(folder.file("one")) + read_file(folder.file("two")));
   EXPECT_EQ(parse(path).sequences, (Strings{"ACD", "EFG"}));
 }
 
 TEST(Fasta, ReadsOneLineOfFiftyMegabytes) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string text(50'000'003, 'K');
   text.replace(0, 3, ">a\n").append("\n>b\nAC");
   const auto parsed = parse(folder.write("a", text));
@@ -106,7 +109,7 @@ TEST(Fasta, DoesNotDependOnWherePiecesEnd) {
 }
 
 TEST(Fasta, NamesLineAndColumnOfAForeignLetter) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.fasta", ">a\nACD\nAC-D1E\n");
   const auto failure = failure_of([&] { parse(path); });
   EXPECT_EQ(failure.code, ExitCode::kBadInput);
@@ -115,7 +118,7 @@ TEST(Fasta, NamesLineAndColumnOfAForeignLetter) {
 }
 
 TEST(Fasta, NamesByteAndOffsetOfABinaryFile) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto head = folder.write("head.fasta", std::string("\x7f"
                                                            "ELF\0\1",
                                                            6));
@@ -128,18 +131,18 @@ TEST(Fasta, NamesByteAndOffsetOfABinaryFile) {
 }
 
 TEST(Fasta, RefusesTextBeforeTheFirstRecord) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.fasta", "\nACD\n>a\nAC\n");
   EXPECT_EQ(failure_of([&] { parse(path); }).message,
             path + ":2:1: text before the first '>'; is this a FASTA file?");
 }
 
 TEST(Fasta, DetectsTruncatedAndDamagedGzip) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string text = ">a\n";
   for (int i = 0; i < 20'000; ++i) text += "ACDEFGHIKLMNPQRSTVWY"[(i * i) % 19];
-  folder.write_gzip("whole", text);
-  std::string bytes = testing::slurp(folder.file("whole"));
+  write_gzip(folder, "whole", text);
+  std::string bytes = read_file(folder.file("whole"));
   for (std::size_t keep = 2; keep < bytes.size(); keep += bytes.size() / 50 + 1) {
     const auto path = folder.write("cut", bytes.substr(0, keep));
     const auto failure = failure_of([&] { parse(path); });
@@ -152,7 +155,7 @@ TEST(Fasta, DetectsTruncatedAndDamagedGzip) {
 }
 
 TEST(ReadFasta, CountsDuplicatesAndDropsEqualSequencesWhereAsked) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.fasta", ">a\nAC\n>b\nac\n>a\nAD\n");
   const auto all = read_fasta(path);
   EXPECT_EQ(all.sequences->size(), 3);
@@ -163,7 +166,7 @@ TEST(ReadFasta, CountsDuplicatesAndDropsEqualSequencesWhereAsked) {
 }
 
 TEST(ReadFasta, SaysSoWhereThereIsNoSequenceOrTooMuch) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto empty = folder.write("empty.fasta", "");
   const auto failure = failure_of([&] { read_fasta(empty); });
   EXPECT_EQ(failure.code, ExitCode::kBadInput);
@@ -177,7 +180,7 @@ TEST(ReadFasta, SaysSoWhereThereIsNoSequenceOrTooMuch) {
 }
 
 TEST(ReadFasta, BoundsIdsAndTheRecordsThatAreDropped) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.fasta", ">abcd\nAC\n>efgh\nAC\n>ijkl\nAC\n");
   EXPECT_EQ(read_fasta(path, {.keep_ids = true, .keep = {}, .max_id_bytes = 12}).counts.records, 3);
   const auto ids =
@@ -195,7 +198,7 @@ TEST(ReadFasta, BoundsIdsAndTheRecordsThatAreDropped) {
 }
 
 TEST(Fasta, ARecordIsRefusedAsSoonAsItExceedsItsBound) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const FastaBound bound{10, "too long"};
   const auto read = [&](const std::string& text) {
     ByteSource source(folder.write("a.fasta", text));
@@ -215,7 +218,7 @@ TEST(Fasta, ARecordIsRefusedAsSoonAsItExceedsItsBound) {
 }
 
 TEST(Fasta, AHeaderWithoutEndIsRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.fasta", ">" + std::string(FastaReader::kMaxHeader + 1, 'h'));
   EXPECT_NE(failure_of([&] { parse(path); }).message.find("a header of more than"),
             std::string::npos);
@@ -241,10 +244,10 @@ TEST(Fasta, WarnsOnceOfFilesThatHoldDna) {
 }
 
 TEST(Fasta, SurvivesTwoThousandRandomMutations) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string good = ">a first\nACDEFGHIKL\nMNPQ*\n>b\r\nRSTV-WY\r\n>c\nACJ";
-  folder.write_gzip("good.gz", good);
-  const std::string packed = testing::slurp(folder.file("good.gz"));
+  write_gzip(folder, "good.gz", good);
+  const std::string packed = read_file(folder.file("good.gz"));
   std::mt19937 random(1);
   for (int trial = 0; trial < 2000; ++trial) {
     std::string bytes = trial % 2 == 0 ? good : packed;

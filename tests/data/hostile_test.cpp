@@ -20,15 +20,17 @@
 #include "performer/data/split_sources.h"
 #include "performer/data/text.h"
 #include "performer/data/tsv.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/gzip_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::Failure;
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
+using performer::testing::write_gzip;
 
 bool says(const Failure& failure, const std::string& words) {
   return failure.code == ExitCode::kBadInput && failure.message.find(words) != std::string::npos;
@@ -48,7 +50,8 @@ std::int64_t megabytes_for(const std::function<bool()>& work) {
 }
 
 // `head`, then `count` times a megabyte of one byte.
-std::string write_bomb(const TempFolder& folder, const std::string& head, char byte, int count) {
+std::string write_bomb(const TemporaryFolder& folder, const std::string& head, char byte,
+                       int count) {
   const std::string path = folder.file("bomb.gz"), piece(1'000'000, byte);
   const gzFile out = gzopen(path.c_str(), "wb1");
   gzwrite(out, head.data(), static_cast<unsigned>(head.size()));
@@ -60,7 +63,7 @@ std::string write_bomb(const TempFolder& folder, const std::string& head, char b
 }
 
 TEST(Utf8, IsRequiredOfTablesWithFileAndLine) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.task = "classify";
   config.train = folder.write("a.tsv", "text\tlabel\nx\tth\xC3\xA9\ny\tcaf\xE9\n");
@@ -72,18 +75,18 @@ TEST(Utf8, IsRequiredOfTablesWithFileAndLine) {
 }
 
 TEST(Utf8, IsNotRequiredOfTextReadAsBytes) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.write("a.txt", "caf\xE9\n");
   EXPECT_EQ(open_text({path}, byte_space())->size(), 2 + 5);
 }
 
 TEST(Utf8, IsNotRequiredOfFastaHeaders) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(read_fasta(folder.write("a.fasta", ">caf\xE9\nAC\n")).counts.records, 1);
 }
 
 TEST(Tables, OfTabsAloneAreRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto wide = folder.write("wide.tsv", std::string(1 << 20, '\t') + "\n");
   EXPECT_TRUE(says(failure_of([&] { TsvReader reader(wide); }), "more than 1024 columns"));
   TsvReader reader(folder.write("a.tsv", "text\tlabel\na\tb" + std::string(1 << 20, '\t') + "\n"));
@@ -93,14 +96,14 @@ TEST(Tables, OfTabsAloneAreRefused) {
 }
 
 TEST(Tables, NameTheirColumnsInOneLine) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const TsvReader reader(folder.write("a.tsv", "te\\nxt\tlabel\n"));
   const auto failure = failure_of([&] { reader.at("text"); });
   EXPECT_EQ(failure.message.find('\n'), std::string::npos) << failure.message;
 }
 
 TEST(Tables, WithTooManyClassesAskForTheColumn) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string text = "text\tlabel\n";
   for (int i = 0; i < (1 << 16) + 1; ++i) text += fmt::format("x\t{}\n", i);
   DataConfig config;
@@ -110,7 +113,7 @@ TEST(Tables, WithTooManyClassesAskForTheColumn) {
 }
 
 TEST(Tables, WithClassesAsLongAsTextsAskForTheColumn) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   DataConfig config;
   config.task = "classify";
   config.train = folder.write("a.tsv", "text\tlabel\nx\ta\ny\t" + std::string(4097, 'b') + "\n");
@@ -120,13 +123,13 @@ TEST(Tables, WithClassesAsLongAsTextsAskForTheColumn) {
 }
 
 TEST(Tables, OfDocumentsWithLongIdsTakeNoMemoryForThem) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string documents = "id\ttext\n";
   const std::string filler(1'000'000, 'i');
   for (int i = 0; i < 100; ++i) documents += fmt::format("{}{}\tx\n", filler, i);
   DataConfig config;
   config.task = "match";
-  config.documents = folder.write_gzip("d.tsv.gz", documents);
+  config.documents = write_gzip(folder, "d.tsv.gz", documents);
   config.train =
       folder.write("a.tsv", fmt::format("a\tb\tlabel\n{0}1\t{0}2\tx\n{0}3\t{0}4\ty\n", filler));
   documents.clear();
@@ -135,12 +138,12 @@ TEST(Tables, OfDocumentsWithLongIdsTakeNoMemoryForThem) {
 }
 
 TEST(Tables, OfSplitsTakeTheSameMemoryWhateverTheIdsAre) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::string text = "id\tsplit\n";
   const std::string filler(1'000'000, 'i');
   for (int i = 0; i < 100; ++i) text += fmt::format("{}{}\tvalid\n", filler, i);
   text += "a\ttrain\nb\ttrain\nb\tother\n";
-  const auto path = folder.write_gzip("t.tsv.gz", text);
+  const auto path = write_gzip(folder, "t.tsv.gz", text);
   text.clear();
   text.shrink_to_fit();
   const auto read = [&] {
@@ -152,7 +155,7 @@ TEST(Tables, OfSplitsTakeTheSameMemoryWhateverTheIdsAre) {
 }
 
 TEST(Tables, AreBoundedInTheirRowsAndBytes) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   TsvReader reader(folder.write("a.tsv", "id\na\n\nb\nc\n"), 2);
   std::vector<std::string> fields;
   EXPECT_TRUE(reader.next(fields) && reader.next(fields));
@@ -162,7 +165,7 @@ TEST(Tables, AreBoundedInTheirRowsAndBytes) {
 }
 
 TEST(Images, FoldersWithAPipeOrALoopAreNotWaitedFor) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo(folder.file("a.png").c_str(), 0600), 0);
   std::filesystem::create_symlink("loop.png", folder.file("loop.png"));
   EXPECT_TRUE(says(failure_of([&] { read_images({folder.file("")}); }), "holds no .png"));
@@ -172,7 +175,7 @@ TEST(Images, FoldersWithAPipeOrALoopAreNotWaitedFor) {
 }
 
 TEST(Images, OfPnmHoldTheNumbersOfTheirHeaderAndNothingBehind) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   EXPECT_EQ(read_image(folder.write("a.pgm", "P5 000000002 1 255\nab")).values.size(), 2U);
   for (const char* text : {"P5 0000000101 255 255\n", "P5 1 1 2550000000\nx"}) {
     const auto path = folder.write("b.pgm", text + std::string(9999, 'x'));
@@ -212,7 +215,7 @@ std::string png(std::uint32_t width, std::uint32_t height, const std::string& ex
 }
 
 TEST(Images, WithTextsThatUnpackToVeryMuchTakeNoMemory) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto text = chunk("zTXt", std::string("k\0\0", 3) + deflated(std::string(7'900'000, 'a')));
   std::string texts;
   for (int i = 0; i < 150; ++i) texts += text;
@@ -222,7 +225,7 @@ TEST(Images, WithTextsThatUnpackToVeryMuchTakeNoMemory) {
 }
 
 TEST(Images, LargerThanARowCanBeAreRefusedBeforeTheyAreUnpacked) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto refused = [](const std::string& path) {
     return says(failure_of([&] { read_image(path); }), "at most 67108864 values");
   };
@@ -232,7 +235,7 @@ TEST(Images, LargerThanARowCanBeAreRefusedBeforeTheyAreUnpacked) {
 }
 
 TEST(Images, CutShortInsideAChunkAreRefused) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string whole = png(1, 1, "");
   for (std::size_t size = 8; size < whole.size(); ++size) {
     const auto path = folder.write("a.png", whole.substr(0, size));
@@ -243,7 +246,7 @@ TEST(Images, CutShortInsideAChunkAreRefused) {
 }
 
 TEST(Idx, ContentBeyondTheHeaderIsNotKept) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string head("\0\0\x08\x03\0\0\0\x01\0\0\0\x01\0\0\0\x02", 16);
   const auto bomb = write_bomb(folder, head, '\0', 400);
   const auto read = [&] { read_images({bomb}); };
@@ -251,7 +254,7 @@ TEST(Idx, ContentBeyondTheHeaderIsNotKept) {
 }
 
 TEST(Fasta, ARecordThatUnpacksBeyondTheBoundTakesNoMoreMemoryThanTheBound) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto bomb = write_bomb(folder, ">a\n", 'K', 400);
   const FastaOptions options{.keep = {}, .max_residues = 1 << 24};
   const auto read = [&] { read_fasta(bomb, options); };

@@ -8,13 +8,13 @@
 
 #include "performer/core/error.h"
 #include "performer/core/file.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::failure_of;
 using ::performer::testing::TemporaryFolder;
 
 Image ramp(std::int64_t rows, std::int64_t columns, std::int64_t channels) {
@@ -66,10 +66,10 @@ TEST(ImageOutputTest, ShapesWithoutAPngFormAreRefused) {
                              {28, 1 << 20, 1},
                              {28, -1, 3},
                              {std::int64_t{1} << 62, 1, 1}}) {
-    EXPECT_EQ(error_of([&] { num_values(shape); }).code(), ExitCode::kUsage);
+    EXPECT_EQ(failure_of([&] { num_values(shape); }).code, ExitCode::kUsage);
   }
   const std::vector<Image> two(2, ramp(28, 28, 1));
-  EXPECT_EQ(error_of([&] { contact_sheet(two, 1000); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(failure_of([&] { contact_sheet(two, 1000); }).code, ExitCode::kUsage);
 }
 
 TEST(ImageOutputTest, SmallImagesAreEnlargedAndLargeOnesLeft) {

@@ -13,14 +13,14 @@
 #include "performer/data/recipe_paths.h"
 #include "performer/data/sequence_dataset.h"
 #include "performer/data/split_sources.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
 
 using Strings = std::vector<std::string>;
 
@@ -31,7 +31,7 @@ PathList list_of(const Strings& items) {
 }
 
 // Names of the files, without the folder.
-Strings expanded(const TempFolder& folder, const Strings& items,
+Strings expanded(const TemporaryFolder& folder, const Strings& items,
                  const std::string& task = "protein") {
   Strings paths;
   for (const auto& item : items) paths.push_back(folder.file(item));
@@ -43,7 +43,7 @@ Strings expanded(const TempFolder& folder, const Strings& items,
 }
 
 TEST(Paths, FilesFoldersAndPatternsComeInTheirOrderAndSortedInside) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::filesystem::create_directory(folder.file("dir"));
   for (const char* name : {"dir/c.fa.gz", "dir/a.fasta", "dir/B.pds", "dir/notes.txt",
                            "dir/.hidden.fa", "x2.fa", "x10.fa", "z.fasta", "y[1].fa"}) {
@@ -59,7 +59,7 @@ TEST(Paths, FilesFoldersAndPatternsComeInTheirOrderAndSortedInside) {
 }
 
 TEST(Paths, NothingFoundAndTheSameFileTwiceAreNamed) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   std::filesystem::create_directory(folder.file("dir"));
   folder.write("dir/a.txt", "x");
   const auto pattern = failure_of([&] { expanded(folder, {"x*.fa"}); });
@@ -92,7 +92,7 @@ std::string letters_of(const SequenceSource& source) {
 }
 
 TEST(SeveralFiles, OfProteinsAreOneSet) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write("a.fasta", ">a\nAC\n>b\nDE\n");
   folder.write("b.fasta", ">c\nFG\n>d\nAC\n");
   build_pds(folder.write("other", ">e\nHI\n>f\nKL\n"), folder.file("c.pds"), {});
@@ -113,7 +113,7 @@ TEST(SeveralFiles, OfProteinsAreOneSet) {
 }
 
 TEST(SeveralFiles, OfTextAreSeparatedByAnEnd) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write("1.txt", "one two");
   folder.write("2.txt", "three");
   DataConfig config;
@@ -130,7 +130,7 @@ TEST(SeveralFiles, OfTextAreSeparatedByAnEnd) {
 }
 
 TEST(SeveralFiles, OfTablesNameTheirOwnColumns) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   folder.write("1.tsv", "text\tlabel\nx\ta\n");
   folder.write("2.tsv", "label\ttext\nb\ty\nb\tz\n");
   DataConfig config;
@@ -141,7 +141,7 @@ TEST(SeveralFiles, OfTablesNameTheirOwnColumns) {
 }
 
 TEST(SeveralFiles, OfImagesHaveOneSize) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const std::string head("\0\0\x08\x03\0\0\0\x01\0\0\0\x01\0\0\0\x02", 16);
   folder.write("1.idx", head + "ab");
   folder.write("2.idx", head + "cd");
@@ -169,7 +169,7 @@ class RecipePaths : public ::testing::Test {
     return ::testing::internal::GetCapturedStderr();
   }
 
-  TempFolder folder_;
+  TemporaryFolder folder_;
 
  private:
   std::filesystem::path before_;

@@ -6,18 +6,21 @@
 #include <string>
 #include <vector>
 
+#include "performer/core/file.h"
 #include "performer/data/build.h"
 #include "performer/data/pds_file.h"
 #include "performer/data/pds_writer.h"
 #include "performer/data/read_fasta.h"
-#include "tests/data/temp_file.h"
 #include "tests/support/failure.h"
+#include "tests/support/gzip_file.h"
+#include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
 using performer::testing::failure_of;
-using testing::TempFolder;
+using performer::testing::TemporaryFolder;
+using performer::testing::write_gzip;
 
 std::vector<std::vector<std::uint8_t>> random_sequences(std::size_t count, std::size_t longest) {
   std::mt19937 random(5);
@@ -46,7 +49,7 @@ void read_everything(const std::string& path) {
 }
 
 TEST(Pds, GivesBackWhatWasWritten) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto sequences = random_sequences(500, 2000);  // several blocks of checksums
   write_pds(folder.file("a.pds"), sequences);
   const PdsFile file(folder.file("a.pds"));
@@ -65,9 +68,9 @@ TEST(Pds, GivesBackWhatWasWritten) {
 }
 
 TEST(Pds, EveryFlippedBitIsDetected) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_pds(folder.file("a.pds"), random_sequences(7, 50));
-  const std::string good = testing::slurp(folder.file("a.pds"));
+  const std::string good = read_file(folder.file("a.pds"));
   for (std::size_t bit = 0; bit < 8 * good.size(); bit += 3) {
     std::string bad = good;
     bad[bit / 8] = static_cast<char>(bad[bit / 8] ^ (1 << (bit % 8)));
@@ -77,9 +80,9 @@ TEST(Pds, EveryFlippedBitIsDetected) {
 }
 
 TEST(Pds, EveryTruncationIsDetected) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_pds(folder.file("a.pds"), random_sequences(7, 50));
-  const std::string good = testing::slurp(folder.file("a.pds"));
+  const std::string good = read_file(folder.file("a.pds"));
   for (std::size_t size = 0; size < good.size(); ++size) {
     const auto path = folder.write("cut.pds", good.substr(0, size));
     const auto failure = failure_of([&] { PdsFile file(path); });
@@ -88,9 +91,9 @@ TEST(Pds, EveryTruncationIsDetected) {
 }
 
 TEST(Pds, SurvivesTwoThousandRandomMutations) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   write_pds(folder.file("a.pds"), random_sequences(20, 60));
-  const std::string good = testing::slurp(folder.file("a.pds"));
+  const std::string good = read_file(folder.file("a.pds"));
   std::mt19937 random(2);
   for (int trial = 0; trial < 2000; ++trial) {
     std::string bytes = good;
@@ -114,7 +117,7 @@ TEST(Pds, SurvivesTwoThousandRandomMutations) {
 }
 
 TEST(Pds, AFileCutShortWhileItIsReadIsAnError) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.file("a.pds");
   write_pds(path, random_sequences(500, 2000));
   const PdsFile file(path);
@@ -127,7 +130,7 @@ TEST(Pds, AFileCutShortWhileItIsReadIsAnError) {
 }
 
 TEST(Pds, TokensOverwrittenAfterTheCheckNeverLeaveTheAlphabet) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto path = folder.file("a.pds");
   write_pds(path, random_sequences(5, 50));
   const PdsFile file(path);
@@ -137,8 +140,8 @@ TEST(Pds, TokensOverwrittenAfterTheCheckNeverLeaveTheAlphabet) {
 }
 
 TEST(Build, MakesTheSameSequencesAsReadingTheFasta) {
-  const TempFolder folder;
-  const auto fasta = folder.write_gzip("a.fasta.gz", ">a\nACD-E*\n>b\nac\n>c\n\n>d\nACDE\n");
+  const TemporaryFolder folder;
+  const auto fasta = write_gzip(folder, "a.fasta.gz", ">a\nACD-E*\n>b\nac\n>c\n\n>d\nACDE\n");
   const auto result = build_pds(fasta, folder.file("a.pds"), {});
   EXPECT_EQ(result.counts.blank, 1);
   EXPECT_EQ(result.lengths.count, 3);
@@ -156,14 +159,14 @@ TEST(Build, MakesTheSameSequencesAsReadingTheFasta) {
 }
 
 TEST(Build, LeavesTheOldFileWhereItFails) {
-  const TempFolder folder;
+  const TemporaryFolder folder;
   const auto good = folder.write("good.fasta", ">a\nACD\n");
   const auto bad = folder.write("bad.fasta", ">a\nACD\n>b\nA1\n");
   const auto output = folder.file("a.pds");
   build_pds(good, output, {});
-  const std::string before = testing::slurp(output);
+  const std::string before = read_file(output);
   EXPECT_EQ(failure_of([&] { build_pds(bad, output, {}); }).code, ExitCode::kBadInput);
-  EXPECT_EQ(testing::slurp(output), before);
+  EXPECT_EQ(read_file(output), before);
   EXPECT_EQ(failure_of([&] { build_pds(good, good, {}); }).code, ExitCode::kUsage);
 }
 

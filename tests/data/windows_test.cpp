@@ -11,13 +11,13 @@
 #include "performer/core/file.h"
 #include "performer/data/targets.h"
 #include "performer/data/whole_sequences.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::data {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::failure_of;
 using ::performer::testing::TemporaryFolder;
 using Tokens = std::vector<std::int64_t>;
 
@@ -124,12 +124,12 @@ TEST_F(WindowsTest, CoverageCountsWhatRowsLeaveOut) {
 
 TEST_F(WindowsTest, OverlapsThatLeaveNoStepAreRefused) {
   for (const std::int64_t overlap : {-1, 8, 1000}) {
-    EXPECT_EQ(error_of([&] { WindowDataset(open(), overlap); }).code(), ExitCode::kUsage);
+    EXPECT_EQ(failure_of([&] { WindowDataset(open(), overlap); }).code, ExitCode::kUsage);
   }
   config_.task = "recall";
   config_.length = 64;
   const std::shared_ptr<const Dataset> recall = open_dataset(config_, Split::kTest);
-  EXPECT_EQ(error_of([&] { WindowDataset(recall, 1); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(failure_of([&] { WindowDataset(recall, 1); }).code, ExitCode::kUsage);
 }
 
 TEST_F(WindowsTest, IdsAreKeptWhereTheyAreAskedFor) {

@@ -9,7 +9,7 @@
 
 #include "performer/core/error.h"
 #include "tests/models/tiny_model.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 
 namespace performer::infer {
 namespace {
@@ -84,7 +84,7 @@ TEST(Generate, AShorterRunIsABeginning) {
 TEST(Generate, NumbersThatMakeNoDistributionAreRefused) {
   auto model = rotary_model("favor");
   const auto code_of = [&](const SamplingOptions& options, std::int64_t count = 1) {
-    return testing::error_of([&] { generate(model, {1}, options, count); }).code();
+    return testing::failure_of([&] { generate(model, {1}, options, count); }).code;
   };
   constexpr double kInfinite = std::numeric_limits<double>::infinity();
   for (const double temperature : {kInfinite, -kInfinite, std::nan(""), -1.0}) {

@@ -3,24 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 
-#include "performer/core/error.h"
 #include "performer/models/attention_kind.h"
 #include "performer/models/favor_core.h"
 #include "tests/models/tiny_model.h"
+#include "tests/support/failure.h"
 
 namespace performer::models::testing {
 namespace {
 
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
-}
+using performer::testing::failure_of;
 
 class EveryKind : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, EveryKind, ::testing::ValuesIn(attention_kinds()),
@@ -148,7 +140,7 @@ TEST(Transformer, SaysWhyItCannotStream) {
   DecodeState state;
   const auto refusal = [&](const ModelConfig& c) {
     auto model = make(c);
-    return message_of([&] { model->decode(tokens(1, 3), state); });
+    return failure_of([&] { model->decode(tokens(1, 3), state); }).message;
   };
   EXPECT_EQ(refusal(tiny("linformer")),
             "decode: the model is bidirectional (model.causal = false) and cannot stream tokens");
@@ -160,10 +152,10 @@ TEST(Transformer, RefusesLearnedPositionsPastTheirEnd) {
   const std::string want =
       "model: learned positions end at model.max_length = 24, the sequence has 25 tokens; use a "
       "shorter one, or a model with rotary positions";
-  EXPECT_EQ(message_of([&] { all_logits(model, tokens(1, 25)); }), want);
+  EXPECT_EQ(failure_of([&] { all_logits(model, tokens(1, 25)); }).message, want);
   DecodeState state;
   model->decode(tokens(1, 24), state);
-  EXPECT_EQ(message_of([&] { model->decode(tokens(1, 1), state); }), want);
+  EXPECT_EQ(failure_of([&] { model->decode(tokens(1, 1), state); }).message, want);
 }
 
 TEST(Transformer, ApproachesExactAttentionWithManyFeatures) {

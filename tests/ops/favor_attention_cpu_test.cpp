@@ -128,18 +128,22 @@ INSTANTIATE_TEST_SUITE_P(Shapes, CpuThreads,
                                            ThreadCase{Causality::kCausal, 1, 5000},
                                            ThreadCase{Causality::kCausal, 5, 130}));
 
-// One head on three threads goes in rounds of chunks: what comes after t, whatever it is, leaves
-// the rows up to t as they are, and keys that outgrow the scales of a round are still exact.
+// One head on three threads, which go in rounds of chunks.
+OpCase one_long_head() {
+  return {.causality = Causality::kCausal,
+          .batch = 1,
+          .heads = 1,
+          .key_heads = 1,
+          .length = 2500,
+          .dim = 16,
+          .features = 40};
+}
+
+// What comes after t, whatever it is, leaves the rows up to t as they are, and keys that outgrow
+// the scales of a round are still exact.
 TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
   const Threads three(3);
-  const OpCase c{.causality = Causality::kCausal,
-                 .batch = 1,
-                 .heads = 1,
-                 .key_heads = 1,
-                 .length = 2500,
-                 .dim = 16,
-                 .features = 40};
-  const Inputs in = make_inputs(c);
+  const Inputs in = make_inputs(one_long_head());
   const Tensor out = attend(in);
   for (const std::int64_t t : {0, 63, 64, 700, 1536, 2200}) {
     for (const double value : {1e4, -300.0, std::nan(""), HUGE_VAL}) {
@@ -156,14 +160,7 @@ TEST(CpuThreads, OfOneCausalHeadSeeNothingLater) {
 
 TEST(CpuThreads, OfOneCausalHeadAreExactWhereKeysOutgrowARound) {
   const Threads three(3);
-  const OpCase c{.causality = Causality::kCausal,
-                 .batch = 1,
-                 .heads = 1,
-                 .key_heads = 1,
-                 .length = 2500,
-                 .dim = 16,
-                 .features = 40};
-  Inputs in = make_inputs(c);
+  Inputs in = make_inputs(one_long_head());
   in.options.feature_map = FeatureMap::kLoglinear;
   in.k.select(2, 1000).mul_(60);  // log2 features far above those before
   in.k.select(2, 1001).mul_(20);

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "performer/ops/projection/blocks.h"
+#include "tests/support/message_of.h"
 
 namespace performer {
 namespace {
@@ -231,13 +232,8 @@ TEST(Orthonormalize, IsTheQrDecompositionWithPositiveDiagonal) {
   }
 }
 
-std::string message_of(std::int64_t num_features, std::int64_t dim, ProjectionOptions options) {
-  try {
-    draw_projection(num_features, dim, options);
-  } catch (const c10::Error& error) {
-    return error.what_without_backtrace();
-  }
-  return "no error";
+std::string refusal(std::int64_t num_features, std::int64_t dim, const ProjectionOptions& options) {
+  return testing::message_of([&] { draw_projection(num_features, dim, options); });
 }
 
 TEST(DrawProjection, NamesTheBadArgumentAndItsValue) {
@@ -249,15 +245,14 @@ TEST(DrawProjection, NamesTheBadArgumentAndItsValue) {
   const auto starts = [](const std::string& text, const std::string& start) {
     EXPECT_EQ(text.substr(0, start.size()), start);
   };
-  starts(message_of(0, 4, {}), "draw_projection: num_features must be positive, got 0");
-  starts(message_of(4, -3, {}), "draw_projection: dim must be positive, got -3");
-  starts(message_of(4, 4, heads), "draw_projection: heads must be positive, got 0");
-  starts(message_of(4, 4, layer), "draw_projection: layer must be in 0 ... 4294967295, got -1");
-  starts(message_of(4, 4, draw), "draw_projection: draw must be in 0 ... 4294967295, got -2");
-  starts(message_of(4, 4, late),
-         "draw_projection: draw must be in 0 ... 4294967295, got 4294967296");
-  starts(message_of(4, 1 << 20, {}), "draw_projection: dim must be at most 16384, got 1048576");
-  starts(message_of(INT64_MAX, 64, {}),
+  starts(refusal(0, 4, {}), "draw_projection: num_features must be positive, got 0");
+  starts(refusal(4, -3, {}), "draw_projection: dim must be positive, got -3");
+  starts(refusal(4, 4, heads), "draw_projection: heads must be positive, got 0");
+  starts(refusal(4, 4, layer), "draw_projection: layer must be in 0 ... 4294967295, got -1");
+  starts(refusal(4, 4, draw), "draw_projection: draw must be in 0 ... 4294967295, got -2");
+  starts(refusal(4, 4, late), "draw_projection: draw must be in 0 ... 4294967295, got 4294967296");
+  starts(refusal(4, 1 << 20, {}), "draw_projection: dim must be at most 16384, got 1048576");
+  starts(refusal(INT64_MAX, 64, {}),
          "draw_projection: heads * num_features * dim must be at most 2^32, got 1 * "
          "9223372036854775807 * 64");
   EXPECT_THROW(parse_projection_kind("orthonormal"), c10::Error);

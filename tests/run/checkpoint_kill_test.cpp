@@ -18,7 +18,7 @@
 #include "performer/core/error.h"
 #include "performer/core/file.h"
 #include "performer/run/checkpoint_store.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_checkpoint.h"
@@ -80,12 +80,7 @@ namespace performer::run {
 namespace {
 
 namespace fs = std::filesystem;
-using ::performer::testing::error_of;
-using ::performer::testing::open_newest;
-using ::performer::testing::Opened;
-using ::performer::testing::SmallDisk;
-using ::performer::testing::TemporaryFolder;
-using ::performer::testing::tiny_content;
+using namespace ::performer::testing;  // NOLINT: helpers of the tests
 
 constexpr int kMoreCallsThanASaveMakes = 100;
 
@@ -163,11 +158,11 @@ void expect_recovery(std::int64_t step) {
   for (int call = 0; failed && call < kMoreCallsThanASaveMakes; ++call) {
     g_calls_left = call;
     g_fault = Fault::kFull;
-    const Error error = error_of([&] { store.save(step, tiny_content(step)); });
+    const Failure failure = failure_of([&] { store.save(step, tiny_content(step)); });
     g_fault = Fault::kNone;
-    failed = error.code() != ExitCode::kOk;
-    EXPECT_TRUE(!failed || error.code() == ExitCode::kNoSpace) << error.what();
-    EXPECT_TRUE(!failed || std::string(error.what()).find("disk full") != std::string::npos);
+    failed = failure.code != ExitCode::kOk;
+    EXPECT_TRUE(!failed || failure.code == ExitCode::kNoSpace) << failure.message;
+    EXPECT_TRUE(!failed || failure.message.find("disk full") != std::string::npos);
     const Opened opened = open_newest(store);
     EXPECT_TRUE(opened.step == step || (failed && opened.step == 2)) << call;
     EXPECT_TRUE(opened.rejected.empty()) << call;
@@ -201,11 +196,11 @@ TEST(CheckpointKillTest, FilesThatMayNotGrowAreReportedLikeAFullDisk) {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path());
   store.save(1, tiny_content(1));
-  const Error error = error_of([&] {
+  const Failure failure = failure_of([&] {
     const SmallDisk disk(100);
     store.save(2, tiny_content(2));
   });
-  EXPECT_EQ(error.code(), ExitCode::kNoSpace);
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
   EXPECT_EQ(open_newest(store).step, 1);
   EXPECT_EQ(store.steps().size(), 1);
 }

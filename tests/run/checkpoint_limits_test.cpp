@@ -10,12 +10,13 @@
 #include "performer/run/progress.h"
 #include "performer/run/recipe.h"
 #include "performer/run/tokenizer_files.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 
 namespace performer::run {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 
 Recipe described_by(std::size_t quotes) {
   Recipe recipe;
@@ -38,9 +39,9 @@ TEST(CheckpointLimits, ARecipeIsReadAgainOrRefused) {
   const auto good = described_by(most - 8192);
   check(good);
   EXPECT_EQ(recipe_from_json(recipe_to_json(good), "config.json").description, good.description);
-  const Error error = error_of([&] { check(described_by(most)); });
-  EXPECT_EQ(error.code(), ExitCode::kUsage);
-  EXPECT_NE(std::string(error.what()).find("at most 4194304 are possible"), std::string::npos);
+  const Failure failure = failure_of([&] { check(described_by(most)); });
+  EXPECT_EQ(failure.code, ExitCode::kUsage);
+  EXPECT_NE(failure.message.find("at most 4194304 are possible"), std::string::npos);
 }
 
 TEST(CheckpointLimits, WhatTheDataAddToARecipeCountsToo) {
@@ -50,15 +51,15 @@ TEST(CheckpointLimits, WhatTheDataAddToARecipeCountsToo) {
   const auto room = kMaxConfigBytes - static_cast<std::int64_t>(recipe_to_json(recipe).size());
   recipe.description = std::string(static_cast<std::size_t>(room), 'x');
   check(recipe);
-  EXPECT_EQ(error_of([&] { fitted_to(recipe, space); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(failure_of([&] { fitted_to(recipe, space); }).code, ExitCode::kUsage);
 }
 
 TEST(CheckpointLimits, LabelsAreReadAgainOrRefused) {
   const auto good = labelled_by(1000, 4096);
   EXPECT_EQ(tokenizer_from_files(tokenizer_files(good), "step").classes, good.classes);
-  const Error error = error_of([] { tokenizer_files(labelled_by(10'000, 4096)); });
-  EXPECT_EQ(error.code(), ExitCode::kBadInput);
-  EXPECT_NE(std::string(error.what()).find("the 10000 labels"), std::string::npos) << error.what();
+  const Failure failure = failure_of([] { tokenizer_files(labelled_by(10'000, 4096)); });
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_NE(failure.message.find("the 10000 labels"), std::string::npos) << failure.message;
 }
 
 }  // namespace

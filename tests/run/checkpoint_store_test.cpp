@@ -16,7 +16,7 @@
 #include "performer/core/random.h"
 #include "performer/core/sha256.h"
 #include "performer/run/choose_checkpoint.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_checkpoint.h"
 
@@ -24,11 +24,7 @@ namespace performer::run {
 namespace {
 
 namespace fs = std::filesystem;
-using ::performer::testing::error_of;
-using ::performer::testing::open_newest;
-using ::performer::testing::Opened;
-using ::performer::testing::TemporaryFolder;
-using ::performer::testing::tiny_content;
+using namespace ::performer::testing;  // NOLINT: helpers of the tests
 using Steps = std::vector<std::int64_t>;
 
 // In place and without syncs: thousands of them must not wait for the disk.
@@ -56,9 +52,9 @@ class DamagedStore : public ::testing::Test {
     const std::string bytes = read_file(file);
     overwrite(file, damaged);
     const bool pointer = file.filename() == "latest";
-    const Error error = error_of([&] { resolve_checkpoint(store_.run_folder()); });
-    EXPECT_EQ(error.code(), ExitCode::kCorrupt);
-    EXPECT_TRUE(std::string(error.what()).starts_with(file.string() + ": ")) << error.what();
+    const Failure failure = failure_of([&] { resolve_checkpoint(store_.run_folder()); });
+    EXPECT_EQ(failure.code, ExitCode::kCorrupt);
+    EXPECT_TRUE(failure.message.starts_with(file.string() + ": ")) << failure.message;
     const Opened opened = open_newest(store_);
     EXPECT_EQ(opened.step, pointer ? 200 : 100) << file;
     ASSERT_FALSE(opened.rejected.empty());
@@ -115,8 +111,8 @@ TEST(CheckpointStoreTest, SavingAStepAgainReplacesIt) {
 TEST(CheckpointStoreTest, ResolvesBestThenLatestOrTheFolderItself) {
   const TemporaryFolder folder;
   CheckpointStore store(folder.path());
-  EXPECT_EQ(error_of([&] { resolve_checkpoint(folder.path()); }).code(), ExitCode::kBadInput);
-  EXPECT_EQ(error_of([&] { resolve_checkpoint(folder / "none"); }).code(), ExitCode::kBadInput);
+  EXPECT_EQ(failure_of([&] { resolve_checkpoint(folder.path()); }).code, ExitCode::kBadInput);
+  EXPECT_EQ(failure_of([&] { resolve_checkpoint(folder / "none"); }).code, ExitCode::kBadInput);
   store.save(1, tiny_content(1));
   store.save(2, tiny_content(2));
   EXPECT_EQ(resolve_checkpoint(folder.path()).step(), 2);
@@ -125,7 +121,7 @@ TEST(CheckpointStoreTest, ResolvesBestThenLatestOrTheFolderItself) {
   EXPECT_EQ(resolve_checkpoint(checkpoint_folder(folder.path(), 2)).step(), 2);
   fs::remove(folder / "best");
   fs::remove(folder / "latest");
-  EXPECT_EQ(error_of([&] { resolve_checkpoint(folder.path()); }).code(), ExitCode::kCorrupt);
+  EXPECT_EQ(failure_of([&] { resolve_checkpoint(folder.path()); }).code, ExitCode::kCorrupt);
 }
 
 TEST(CheckpointStoreTest, PruneKeepsTheNewestTheRegularTheBestAndTheLatest) {
@@ -201,22 +197,22 @@ TEST(CheckpointStoreTest, PipesInThePlaceOfPointersAreNamedInsteadOfWaitedFor) {
     fs::remove(folder / name);
     ASSERT_EQ(::mkfifo((folder / name).c_str(), 0600), 0);
     EXPECT_EQ(
-        error_of([&] { resolve_checkpoint(folder.path()); }).what(),
+        failure_of([&] { resolve_checkpoint(folder.path()); }).message,
         (folder / name).string() + ": not a file; take another one by --checkpoint: there are 1");
-    EXPECT_EQ(error_of([&] { store.prune({}); }).code(), ExitCode::kCorrupt);
+    EXPECT_EQ(failure_of([&] { store.prune({}); }).code, ExitCode::kCorrupt);
     store.mend_best(1, [](const Error&) {});
   }
   EXPECT_EQ(open_newest(store).step, 1);
   fs::remove(folder / "best");
   fs::create_directory(folder / "best");
-  EXPECT_EQ(error_of([&] { store.mend_best(1, [](const Error&) {}); }).code(), ExitCode::kCorrupt);
+  EXPECT_EQ(failure_of([&] { store.mend_best(1, [](const Error&) {}); }).code, ExitCode::kCorrupt);
   EXPECT_TRUE(fs::is_directory(folder / "best"));
 }
 
 TEST(CheckpointStoreTest, ASecondWriterIsRefused) {
   const TemporaryFolder folder;
   const CheckpointStore store(folder.path());
-  EXPECT_EQ(error_of([&] { const CheckpointStore other(folder.path()); }).code(),
+  EXPECT_EQ(failure_of([&] { const CheckpointStore other(folder.path()); }).code,
             ExitCode::kFailure);
 }
 
@@ -227,7 +223,7 @@ TEST(CheckpointStoreTest, NamesThatLeaveTheFolderAreRefused) {
        {"../file", "manifest.json", "trainer.json", "model.safetensors", ".hidden", ""}) {
     auto content = tiny_content(1);
     content.tokenizer = {{name, "x"}};
-    EXPECT_NE(error_of([&] { store.save(1, content); }).code(), ExitCode::kOk) << name;
+    EXPECT_NE(failure_of([&] { store.save(1, content); }).code, ExitCode::kOk) << name;
   }
   EXPECT_EQ(store.steps(), Steps());
   EXPECT_FALSE(fs::exists(folder / "run/checkpoints/file"));
@@ -273,22 +269,22 @@ TEST_F(DamagedStore, NoticesTheFilesOfAnotherCheckpoint) {
   expect_noticed(newer / "model.safetensors", read_file(older / "model.safetensors"));
   fs::remove_all(newer);
   fs::copy(older, newer);
-  const Error error = error_of([&] { resolve_checkpoint(store_.run_folder()); });
-  EXPECT_NE(std::string(error.what()).find("names another checkpoint"), std::string::npos);
+  const Failure failure = failure_of([&] { resolve_checkpoint(store_.run_folder()); });
+  EXPECT_NE(failure.message.find("names another checkpoint"), std::string::npos);
 }
 
 TEST_F(DamagedStore, WithNothingGoodLeftItStopsInsteadOfStartingAnew) {
   overwrite(checkpoint_folder(store_.run_folder(), 100) / "config.json", "");
   overwrite(checkpoint_folder(store_.run_folder(), 200) / "config.json", "");
-  EXPECT_EQ(error_of([&] { open_newest(store_); }).code(), ExitCode::kCorrupt);
+  EXPECT_EQ(failure_of([&] { open_newest(store_); }).code, ExitCode::kCorrupt);
 }
 
 TEST(ManifestTest, RefusesHostileNamesAndOtherVersions) {
   const std::string text = manifest_text({3, {{"a", 1, "00"}}});
   EXPECT_EQ(parse_manifest(text, "m").files.at(0).name, "a");
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(failure_of([] {
               parse_manifest(manifest_text({3, {{"../a", 1, "00"}}}), "m");
-            }).code(),
+            }).code,
             ExitCode::kCorrupt);
   const auto resealed = [&](const std::string& from, const std::string& to) {
     const auto with = [&](std::string where) {
@@ -301,10 +297,10 @@ TEST(ManifestTest, RefusesHostileNamesAndOtherVersions) {
     const std::string hash = sha256_of(compact);
     return other.replace(other.find(hash), hash.size(), sha256_of(with(compact)));
   };
-  EXPECT_EQ(error_of([&] { parse_manifest(resealed("step", "stop"), "m"); }).code(),
+  EXPECT_EQ(failure_of([&] { parse_manifest(resealed("step", "stop"), "m"); }).code,
             ExitCode::kCorrupt);
   EXPECT_EQ(
-      error_of([&] { parse_manifest(resealed("performer-checkpoint", "other"), "m"); }).code(),
+      failure_of([&] { parse_manifest(resealed("performer-checkpoint", "other"), "m"); }).code,
       ExitCode::kBadInput);
 }
 

@@ -7,14 +7,15 @@
 
 #include "performer/core/error.h"
 #include "performer/run/checkpoint_store.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 #include "tests/support/tiny_checkpoint.h"
 
 namespace performer::run {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 using ::performer::testing::TemporaryFolder;
 using ::performer::testing::tiny_content;
 
@@ -29,8 +30,8 @@ class ChooseCheckpointTest : public ::testing::Test {
   std::int64_t step_of(const std::string& which) const {
     return choose_checkpoint(folder_.path(), which).checkpoint.step();
   }
-  Error refused(const std::string& which) const {
-    return error_of([&] { choose_checkpoint(folder_.path(), which); });
+  Failure refused(const std::string& which) const {
+    return failure_of([&] { choose_checkpoint(folder_.path(), which); });
   }
 
   TemporaryFolder folder_;
@@ -54,26 +55,26 @@ TEST_F(ChooseCheckpointTest, SaysWhichOneItIsAndWhetherTheRunWentOn) {
 }
 
 TEST_F(ChooseCheckpointTest, AStepThatIsNotThereNamesThoseThatAre) {
-  const Error error = refused("15");
-  EXPECT_EQ(error.code(), ExitCode::kBadInput);
-  EXPECT_NE(std::string(error.what()).find("no checkpoint of step 15; there are 10, 20, 30"),
+  const Failure failure = refused("15");
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_NE(failure.message.find("no checkpoint of step 15; there are 10, 20, 30"),
             std::string::npos)
-      << error.what();
+      << failure.message;
 }
 
 TEST_F(ChooseCheckpointTest, AnotherWordIsAnErrorOfUse) {
   for (const char* word : {"newest", "-1", "1e3", "20 ", "../20", "99999999999999999999"}) {
-    EXPECT_EQ(refused(word).code(), ExitCode::kUsage) << word;
+    EXPECT_EQ(refused(word).code, ExitCode::kUsage) << word;
   }
   const auto home = checkpoint_folder(folder_.path(), 10);
-  EXPECT_EQ(error_of([&] { choose_checkpoint(home, "latest"); }).code(), ExitCode::kUsage);
+  EXPECT_EQ(failure_of([&] { choose_checkpoint(home, "latest"); }).code, ExitCode::kUsage);
   EXPECT_EQ(choose_checkpoint(home, "").checkpoint.step(), 10);
 }
 
 TEST_F(ChooseCheckpointTest, WithoutABestTheLatestIsTakenAndABestRefused) {
   std::filesystem::remove(folder_ / "best");
   EXPECT_EQ(step_of(""), 30);
-  EXPECT_EQ(refused("best").code(), ExitCode::kBadInput);
+  EXPECT_EQ(refused("best").code, ExitCode::kBadInput);
 }
 
 }  // namespace

@@ -7,13 +7,14 @@
 
 #include "performer/core/error.h"
 #include "performer/core/file.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::run {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 using ::performer::testing::TemporaryFolder;
 
 TEST(TensorFileTest, EveryTypeComesBack) {
@@ -65,11 +66,11 @@ TEST(TensorFileTest, AnotherModelsFileIsRefusedAndNothingIsOverwritten) {
   save_tensors(folder / "file",
                {{"a", at::ones({2})}, {"b", at::ones({2, 3})}, {"c", at::ones({1})}});
   const at::Tensor a = at::zeros({2});
-  const Error error = error_of([&] {
+  const Failure failure = failure_of([&] {
     load_into(folder / "file", {{"a", a}, {"b", at::zeros({3, 2})}, {"d", at::zeros({1})}});
   });
-  EXPECT_EQ(error.code(), ExitCode::kBadInput);
-  EXPECT_EQ(std::string(error.what()),
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_EQ(failure.message,
             (folder / "file").string() +
                 ": checkpoint of another model: \"b\" is [2, 3] in the file, [3, 2] in the model; "
                 "\"d\" is not in the file; \"c\" is only in the file");
@@ -80,7 +81,7 @@ TEST(TensorFileTest, TypesAreConvertedOnlyWhereAsked) {
   const TemporaryFolder folder;
   save_tensors(folder / "file", {{"a", at::full({2}, 1.5)}});
   const at::Tensor a = at::zeros({2}, at::kBFloat16);
-  EXPECT_EQ(error_of([&] { load_into(folder / "file", {{"a", a}}); }).code(), ExitCode::kBadInput);
+  EXPECT_EQ(failure_of([&] { load_into(folder / "file", {{"a", a}}); }).code, ExitCode::kBadInput);
   load_into(folder / "file", {{"a", a}}, DtypeRule::kConvert);
   EXPECT_EQ(a.sum().item<float>(), 3);
 }
@@ -88,7 +89,7 @@ TEST(TensorFileTest, TypesAreConvertedOnlyWhereAsked) {
 TEST(TensorFileTest, DamagedFilesAreCorrupt) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "file", "no tensors here, but text");
-  EXPECT_EQ(error_of([&] { load_tensors(folder / "file"); }).code(), ExitCode::kCorrupt);
+  EXPECT_EQ(failure_of([&] { load_tensors(folder / "file"); }).code, ExitCode::kCorrupt);
 }
 
 }  // namespace

@@ -13,14 +13,15 @@
 #include "performer/core/crc32c.h"
 #include "performer/core/error.h"
 #include "performer/core/file.h"
-#include "tests/support/error_of.h"
+#include "tests/support/failure.h"
 #include "tests/support/small_disk.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::train {
 namespace {
 
-using ::performer::testing::error_of;
+using ::performer::testing::Failure;
+using ::performer::testing::failure_of;
 using ::performer::testing::SmallDisk;
 using ::performer::testing::TemporaryFolder;
 using Json = nlohmann::ordered_json;
@@ -106,7 +107,7 @@ TEST_F(MetricsLogTest, ADamagedLineAtTheEndStaysUnlessItClaimsToBeNewer) {
 
 TEST_F(MetricsLogTest, LinesWithoutAnEndAreRefused) {
   const std::string endless(17 << 20, 'x');
-  EXPECT_EQ(error_of([&] { resumed(endless, 2); }).code(), ExitCode::kCorrupt);
+  EXPECT_EQ(failure_of([&] { resumed(endless, 2); }).code, ExitCode::kCorrupt);
 }
 
 TEST_F(MetricsLogTest, KnowsHowLongTheRunHadTaken) {
@@ -150,14 +151,14 @@ TEST_F(MetricsLogTest, AFullDiskLosesWholeLinesAndWarnsOnce) {
 
 TEST_F(MetricsLogTest, APipeInItsPlaceIsRefusedInsteadOfWaitedFor) {
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
-  const auto error = error_of([&] { open(3); });
-  EXPECT_EQ(error.code(), ExitCode::kNoSpace);
-  EXPECT_TRUE(std::string(error.what()).starts_with(path_.string() + ": a pipe")) << error.what();
+  const Failure failure = failure_of([&] { open(3); });
+  EXPECT_EQ(failure.code, ExitCode::kNoSpace);
+  EXPECT_TRUE(failure.message.starts_with(path_.string() + ": a pipe")) << failure.message;
 }
 
 TEST_F(MetricsLogTest, AFolderThatIsNotThereIsAnErrorAtTheStart) {
   path_ = folder_ / "none/metrics.jsonl";
-  EXPECT_EQ(error_of([&] { open(-1); }).code(), ExitCode::kNoSpace);
+  EXPECT_EQ(failure_of([&] { open(-1); }).code, ExitCode::kNoSpace);
 }
 
 }  // namespace
