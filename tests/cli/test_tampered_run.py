@@ -75,7 +75,7 @@ def test_progress_of_an_older_version_is_read(run: Path) -> None:
         del progress[key]
     del progress["reporter"]["lines"]
     path.write_text(json.dumps(progress))
-    reseal(checkpoint(run))
+    reseal(checkpoint(run), version=1)
     assert "finished: step 14" in resume(run, code=0)
 
 

@@ -101,9 +101,10 @@ def steps_with_checkpoints(out: Path) -> list[int]:
     return sorted(int(p.name.split("-")[1]) for p in (out / "checkpoints").iterdir())
 
 
-def reseal(folder: Path) -> None:
+def reseal(folder: Path, version: int | None = None) -> None:
     """Makes manifest.json and the pointers fit the folder's files again, as a saver would have."""
     manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["version"] = version or manifest["version"]
     del manifest["sha256"]
     for entry in manifest["files"]:
         data = (folder / entry["name"]).read_bytes()

@@ -38,7 +38,8 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options) {
   loaded.folder = checkpoint.folder().string();
   loaded.step = checkpoint.step();
   try {
-    loaded.recipe = run::recipe_from_json(checkpoint.config(), loaded.folder + "/config.json");
+    loaded.recipe = run::recipe_from_json(checkpoint.config(), loaded.folder + "/config.json",
+                                          checkpoint.version());
     check(loaded.recipe);
     loaded.space = run::tokenizer_from_files(checkpoint.tokenizer(), loaded.folder);
     loaded.recipe = run::fitted_to(loaded.recipe, loaded.space);  // they must agree

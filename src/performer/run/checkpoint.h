@@ -22,6 +22,7 @@ class Checkpoint {
   static Checkpoint open(const std::filesystem::path& folder);
 
   std::int64_t step() const { return manifest_.step; }
+  std::int64_t version() const { return manifest_.version; }
   const std::filesystem::path& folder() const { return folder_; }
   /// Hash of manifest.json: equal where two checkpoints are equal in all bytes.
   const std::string& manifest_sha256() const { return manifest_sha256_; }

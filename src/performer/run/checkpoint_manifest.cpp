@@ -16,7 +16,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::string_view kFormat = "performer-checkpoint";
-constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kStepPrefix = "step-";
 
 // The body with the hash of its own text as last member.
@@ -66,7 +65,7 @@ bool plain_file_name(const std::string& name) {
 std::string manifest_text(const Manifest& manifest) {
   Json json;
   json["format"] = kFormat;
-  json["version"] = kVersion;
+  json["version"] = manifest.version;
   json["step"] = manifest.step;
   json["files"] = Json::array();
   for (const ManifestFile& file : manifest.files) {
@@ -80,11 +79,15 @@ Manifest parse_manifest(const std::string& text, const std::string& file) {
   const JsonView view(json, file);
   const Json& format = view.at("format").value();
   const Json& version = view.at("version").value();
-  if (format != kFormat || version != kVersion) {
-    fail(ExitCode::kBadInput, "{}: checkpoint format {} of version {}; this program reads {} of {}",
-         file, shown(format.dump()), shown(version.dump()), kFormat, kVersion);
+  const bool known = version.is_number_integer() && version >= 1 && version <= kCheckpointVersion;
+  if (format != kFormat || !known) {
+    fail(ExitCode::kBadInput,
+         "{}: checkpoint format {} of version {}; this program reads {} of 1 to {}", file,
+         shown(format.dump()), shown(version.dump()), kFormat, kCheckpointVersion);
   }
-  return read_fields(view, file);
+  Manifest manifest = read_fields(view, file);
+  manifest.version = version.get<std::int64_t>();
+  return manifest;
 }
 
 std::string pointer_text(const Pointer& pointer) {

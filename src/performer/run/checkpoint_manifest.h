@@ -16,10 +16,15 @@ struct ManifestFile {
   std::string sha256;
 };
 
+/// Of the checkpoints that this program writes; it reads those of version 1 too. The version goes
+/// up when config.json or trainer.json get a key (checkpoint_versions.h).
+inline constexpr std::int64_t kCheckpointVersion = 2;
+
 /// manifest.json: what the checkpoint of a step consists of.
 struct Manifest {
   std::int64_t step = 0;
   std::vector<ManifestFile> files;
+  std::int64_t version = kCheckpointVersion;
 };
 
 /// Names become paths: only plain ones of visible files, and not the manifest's own.

@@ -38,18 +38,16 @@ Progress progress_from_json(const JsonView& json, std::int64_t step) {
   progress.worse = json.at("worse").integer(0);
   progress.overfit = json.at("overfit").integer(0);
   progress.skipped = json.at("skipped").integer(0);
-  // Checkpoints of older versions have none of these.
-  if (json.contains("regular")) progress.regular = json.at("regular").integer(0, step);
-  if (json.contains("rollbacks")) progress.rollbacks = json.at("rollbacks").integer(0);
-  if (json.contains("data")) {
-    const auto data = json.at("data");
+  progress.regular = json.at("regular").integer(0, step);
+  progress.rollbacks = json.at("rollbacks").integer(0);
+  if (const auto data = json.at("data"); !data.value().is_null()) {  // null: of an older program
     data.at("train");
     for (const auto& item : data.value().items()) {
       const auto split = data.at(item.key());
       progress.data[item.key()] = {split.at("samples").integer(0), split.at("sha256").string()};
     }
   }
-  if (json.contains("changes")) progress.changes = changes_from_json(json.at("changes"));
+  progress.changes = changes_from_json(json.at("changes"));
   return progress;
 }
 

@@ -9,6 +9,7 @@
 #include "performer/core/size.h"
 #include "performer/data/recipe_paths.h"
 #include "performer/run/checkpoint.h"
+#include "performer/run/checkpoint_versions.h"
 
 namespace performer::run {
 namespace {
@@ -110,11 +111,19 @@ Recipe read_recipe(const std::string& path, const std::vector<std::string>& assi
   return recipe;
 }
 
-Recipe recipe_from_json(const std::string& text, const std::string& source) {
+Recipe recipe_from_json(const std::string& text, const std::string& source, std::int64_t version) {
   Recipe recipe;
-  const auto json = parse_json(text, source, {.bytes = kMaxConfigBytes});
+  auto json = parse_json(text, source, {.bytes = kMaxConfigBytes});
   if (!json.is_object()) fail(ExitCode::kCorrupt, "{}: is no JSON object", source);
-  ConfigTree::from_json(json, source).read_into(list_fields(recipe));
+  complete_config(json, version);
+  const auto tree = ConfigTree::from_json(json, source);
+  const auto fields = list_fields(recipe);
+  tree.read_into(fields);
+  for (const auto& field : fields) {
+    if (!tree.contains(field.name)) {
+      fail(ExitCode::kCorrupt, "{}: {} is missing", source, field.name);
+    }
+  }
   return recipe;
 }
 

@@ -7,6 +7,7 @@
 
 #include "performer/data/data_config.h"
 #include "performer/models/model_config.h"
+#include "performer/run/checkpoint_manifest.h"
 #include "performer/run/train_config.h"
 
 namespace performer::run {
@@ -40,8 +41,9 @@ void visit_fields(Config& c, Visitor&& field) {
 /// checks every rule on it.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
                    const std::vector<std::string>& changes = {});
-/// The recipe of a checkpoint's config.json.
-Recipe recipe_from_json(const std::string& text, const std::string& source);
+/// The recipe of the config.json of a checkpoint of that version; kCorrupt where a key is missing.
+Recipe recipe_from_json(const std::string& text, const std::string& source,
+                        std::int64_t version = kCheckpointVersion);
 std::string recipe_to_json(const Recipe& recipe);
 std::string recipe_to_toml(const Recipe& recipe);
 

@@ -150,7 +150,7 @@ Json Reporter::state() const {
 
 void Reporter::load(const JsonView& state) {
   tokens_ = state.at("tokens").integer(0);
-  if (state.contains("lines")) earlier_lines_ = state.at("lines").integer(0);
+  earlier_lines_ = state.at("lines").integer(0);
   const JsonView window = state.at("window");
   window_.loss_sum = window.at("loss_sum").number();
   window_.correct = window.at("correct").number();

@@ -5,6 +5,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
+#include "performer/run/checkpoint_versions.h"
 #include "performer/run/make_model.h"
 #include "performer/train/trainer.h"
 
@@ -29,9 +30,10 @@ void Trainer::restore() {
 
 void Trainer::resume_from(const run::Checkpoint& checkpoint) {
   const auto place = checkpoint.folder().string();
-  auto changes =
-      run::compare_recipes(run::recipe_from_json(checkpoint.config(), place + "/config.json"),
-                           recipe_, {place, options_.recipe, checkpoint.step(), options_.changes});
+  const auto before =
+      run::recipe_from_json(checkpoint.config(), place + "/config.json", checkpoint.version());
+  auto changes = run::compare_recipes(
+      before, recipe_, {place, options_.recipe, checkpoint.step(), options_.changes});
   run::check_same_tokens(checkpoint.tokenizer(), token_files_, place);
   load(checkpoint);
   if (progress_.overfit != options_.overfit) {
@@ -107,7 +109,8 @@ void Trainer::check_same_data(const std::string& place, std::vector<run::Change>
 
 void Trainer::load(const run::Checkpoint& checkpoint) {
   const auto file = (checkpoint.folder() / "trainer.json").string();
-  const auto values = parse_json(checkpoint.trainer(), file);
+  auto values = parse_json(checkpoint.trainer(), file);
+  run::complete_trainer(values, checkpoint.version());
   const JsonView json(values, file);
   progress_ = run::progress_from_json(json, checkpoint.step());
   guard_.load(json.at("guard"));

@@ -1,0 +1,79 @@
+"""What older programs have written is read: tests/fixtures says how each fixture was made."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from conftest import ROOT, answer, run_program
+from training_runs import checkpoint, metrics, reseal, steps_with_checkpoints, train
+
+OLDER = ROOT / "tests/fixtures/2c2be99"
+RECIPE = OLDER / "recipe.toml"
+EXACTLY = 2e-6  # as in test_golden.py: what instruction sets differ by
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(OLDER / "run", tmp_path / "run"))
+
+
+def test_an_older_checkpoint_scores_what_its_program_said(run: Path) -> None:
+    (then,) = json.loads((OLDER / "eval.json").read_text())["splits"].values()
+    (now,) = answer("eval", run, "--split", "valid")["splits"].values()
+    for key in ("samples", "targets"):
+        assert now[key] == then[key]
+    assert now["loss"] == pytest.approx(then["loss"], rel=EXACTLY)
+
+
+def test_an_older_checkpoint_generates_what_its_program_did(run: Path) -> None:
+    then = json.loads((OLDER / "generate.json").read_text())["sequences"]
+    now = answer("generate", run, "--n", "2", "--length", "20", "--seed", "3")["sequences"]
+    assert [s["text"] for s in now] == [s["text"] for s in then]
+
+
+def test_an_older_run_goes_on_as_by_its_own_program(run: Path) -> None:
+    said = train(RECIPE, run, "train.steps=8")
+    assert "resuming at step 4" in said
+    then = [json.loads(line) for line in (OLDER / "eight_steps.jsonl").read_text().splitlines()]
+    for name in ("loss", "gradient_norm", "valid_loss"):
+        want = [line[name] for line in then if name in line]
+        assert [line[name] for line in metrics(run) if name in line] == pytest.approx(
+            want, rel=EXACTLY
+        )
+        assert len(want) in (4, 8)
+    assert steps_with_checkpoints(run)[-1] == 8
+    # From there on it is a run of today, which lacks nothing.
+    saved = json.loads((checkpoint(run) / "trainer.json").read_text())
+    assert saved["data"]["train"]["samples"] == 12
+    manifest = json.loads((checkpoint(run) / "manifest.json").read_text())
+    assert manifest["version"] == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "key"),
+    [
+        ("config.json", "guard.max_rollbacks"),
+        ("config.json", "model.attention.kernel"),
+        ("trainer.json", "regular"),
+        ("trainer.json", "data"),
+        ("trainer.json", "reporter.lines"),
+    ],
+)
+def test_a_checkpoint_of_today_may_not_lack_what_an_older_one_may(
+    recipe: Path, tmp_path: Path, name: str, key: str
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "train.steps=2", "train.valid_every=0")
+    file = checkpoint(out) / name
+    values = json.loads(file.read_text())
+    *sections, last = key.split(".")
+    place = values
+    for section in sections:
+        place = place[section]
+    del place[last]
+    file.write_text(json.dumps(values))
+    reseal(checkpoint(out))
+    done = run_program("train", recipe, "--out", out, "--set", "train.valid_every=0")
+    assert done.returncode == 4, done.stderr
+    assert f"{name}: {key} is missing" in done.stderr

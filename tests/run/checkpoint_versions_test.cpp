@@ -1,0 +1,109 @@
+// Checkpoints of older programs lack keys that came later; today's lack none.
+#include "performer/run/checkpoint_versions.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "performer/core/config.h"
+#include "performer/core/error.h"
+#include "performer/core/json.h"
+#include "performer/run/checkpoint_manifest.h"
+#include "performer/run/progress.h"
+#include "performer/run/recipe.h"
+#include "tests/support/failure.h"
+
+namespace performer::run {
+namespace {
+
+using ::performer::testing::failure_of;
+using Json = nlohmann::ordered_json;
+
+Json config_without(std::string key) {
+  for (auto& letter : key) {
+    if (letter == '.') letter = '/';
+  }
+  auto json = parse_json(recipe_to_json({}), "config.json");
+  const Json::json_pointer place("/" + key);
+  json[place.parent_pointer()].erase(place.back());
+  return json;
+}
+
+Json trainer() {
+  const Progress progress{.step = 3, .data = {{"train", {5, "ab"}}}};
+  return parse_json(progress_to_json(progress, {{"reporter", {{"lines", 7}}}}), "trainer.json");
+}
+
+TEST(CheckpointVersions, OfTodayHaveEveryKeyOfTheRecipe) {
+  Recipe recipe;
+  for (const auto& field : list_fields(recipe)) {
+    const auto failure =
+        failure_of([&] { recipe_from_json(config_without(field.name).dump(), "config.json"); });
+    EXPECT_EQ(failure.code, ExitCode::kCorrupt) << field.name;
+    EXPECT_EQ(failure.message, "config.json: " + field.name + " is missing");
+  }
+}
+
+TEST(CheckpointVersions, OfTheFirstLackKeysThatCameLaterAlone) {
+  Recipe recipe;
+  for (const auto& field : list_fields(recipe)) {
+    const auto read = [&] {
+      return recipe_from_json(config_without(field.name).dump(), "config.json", 1);
+    };
+    if (field.name == "guard.max_rollbacks") {
+      EXPECT_EQ(read().guard.max_rollbacks, GuardConfig().max_rollbacks);
+    } else {
+      EXPECT_EQ(failure_of(read).code, ExitCode::kCorrupt) << field.name;
+    }
+  }
+}
+
+TEST(CheckpointVersions, OfTheFirstActAsTheirProgramsDid) {
+  auto json = trainer();
+  for (const auto* key : {"regular", "rollbacks", "data", "changes"}) json.erase(key);
+  json["reporter"].erase("lines");
+  auto today = json;
+  complete_trainer(today, kCheckpointVersion);
+  EXPECT_EQ(today, json);
+  complete_trainer(json, 1);
+  const auto progress = progress_from_json(JsonView(json, "trainer.json"), 3);
+  EXPECT_EQ(progress.regular, 0);
+  EXPECT_EQ(progress.rollbacks, 0);
+  EXPECT_TRUE(progress.data.empty());
+  EXPECT_TRUE(progress.changes.empty());
+  EXPECT_EQ(json["reporter"]["lines"], 0);
+}
+
+TEST(CheckpointVersions, KeepWhatTheFirstSaysItself) {
+  auto json = trainer();
+  complete_trainer(json, 1);
+  EXPECT_EQ(json, trainer());
+}
+
+TEST(CheckpointVersions, OfTodayHaveEveryKeyOfTheProgress) {
+  for (const auto* key : {"step", "position", "extra_draws", "best_loss", "best_step", "worse",
+                          "overfit", "skipped", "regular", "rollbacks", "data", "changes"}) {
+    auto json = trainer();
+    json.erase(key);
+    complete_trainer(json, kCheckpointVersion);
+    const auto failure = failure_of([&] { progress_from_json(JsonView(json, "trainer.json"), 3); });
+    EXPECT_EQ(failure.message, std::string("trainer.json: ") + key + " is missing");
+  }
+}
+
+TEST(CheckpointVersions, AreWrittenInTheManifest) {
+  const auto read = [](std::int64_t version) {
+    return parse_manifest(manifest_text({3, {{"a", 1, "00"}}, version}), "m").version;
+  };
+  EXPECT_EQ(parse_manifest(manifest_text({3, {}}), "m").version, kCheckpointVersion);
+  EXPECT_EQ(read(1), 1);
+  for (const std::int64_t version : {std::int64_t{0}, kCheckpointVersion + 1}) {
+    const auto failure = failure_of([&] { read(version); });
+    EXPECT_EQ(failure.code, ExitCode::kBadInput) << version;
+    EXPECT_NE(failure.message.find("reads performer-checkpoint of 1 to 2"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace performer::run
