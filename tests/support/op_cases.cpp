@@ -85,7 +85,10 @@ std::string line_of(const OpCase& c) {
                      std::to_string(c.values()) + "m" + std::to_string(c.features) + "-b" +
                      std::to_string(c.batch) + "h" + std::to_string(c.heads) + "." +
                      std::to_string(c.key_heads) + "." + std::to_string(c.head_parameters);
-  if (c.magnitude != 1) line += "-x" + std::to_string(static_cast<std::int64_t>(c.magnitude));
+  if (c.magnitude != 1) {
+    line += "-x";
+    line += std::to_string(static_cast<std::int64_t>(c.magnitude));
+  }
   for (const auto& [name, member] : kFlags) {
     if (c.*member) line += "-" + std::string(name);
   }
