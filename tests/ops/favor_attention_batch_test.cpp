@@ -19,8 +19,8 @@ TEST_P(FavorAttentionBatch, MatchesTheDefinition) {
 INSTANTIATE_TEST_SUITE_P(AllCases, FavorAttentionBatch, ::testing::ValuesIn(op_cases()),
                          CaseName());
 // What the kernels of GPUs serve too, in their sizes.
-INSTANTIATE_TEST_SUITE_P(FusedCases, FavorAttentionBatch,
-                         ::testing::ValuesIn(read_cases("fused")), CaseName());
+INSTANTIATE_TEST_SUITE_P(FusedCases, FavorAttentionBatch, ::testing::ValuesIn(read_cases("fused")),
+                         CaseName());
 
 /// Where terms cancel, the sums themselves are what can be promised.
 class FavorAttentionSums : public ::testing::TestWithParam<OpCase> {};
