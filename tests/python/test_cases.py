@@ -38,6 +38,19 @@ def test_every_line_is_a_case_and_stands_once(table):
     assert len(set(lines)) == len(lines) >= SIZES[table]
 
 
+def test_every_part_of_a_line_has_its_place():
+    """The same line, and the same places, as in tests/ops/op_cases_test.cpp."""
+    case = parse(
+        "loglinear-causal-bf16-l7k8d2v3m5-b6h4.2.1-x10-mask-key_bias-biases-key_projection-packed"
+        "-strided-state-sum"
+    )
+    assert (case.feature_map, case.causal, case.dtype) == ("loglinear", True, DTYPES["bf16"])
+    assert (case.length, case.key_length, case.dim, case.values, case.features) == (7, 8, 2, 3, 5)
+    assert (case.batch, case.heads, case.key_heads, case.head_parameters) == (6, 4, 2, 1)
+    assert case.magnitude == 10
+    assert all(getattr(case, flag) for flag in FLAGS)
+
+
 @pytest.mark.parametrize(
     "line",
     [
