@@ -5,6 +5,7 @@
 #include <cctype>
 #include <fstream>
 #include <regex>
+#include <sstream>
 #include <stdexcept>
 #include <string_view>
 #include <utility>
@@ -79,21 +80,17 @@ const char* dtype_name(at::ScalarType dtype) {
 }
 
 std::string line_of(const OpCase& c) {
-  std::string line = std::string(to_string(c.map)) + (c.causal() ? "-causal-" : "-both-") +
-                     dtype_name(c.dtype) + "-l" + std::to_string(c.length) + "k" +
-                     std::to_string(c.keys()) + "d" + std::to_string(c.dim) + "v" +
-                     std::to_string(c.values()) + "m" + std::to_string(c.features) + "-b" +
-                     std::to_string(c.batch) + "h" + std::to_string(c.heads) + "." +
-                     std::to_string(c.key_heads) + "." + std::to_string(c.head_parameters);
-  if (c.magnitude != 1) {
-    line += "-x";
-    line += std::to_string(static_cast<std::int64_t>(c.magnitude));
-  }
+  std::ostringstream line;
+  line << to_string(c.map) << (c.causal() ? "-causal-" : "-both-") << dtype_name(c.dtype)  //
+       << "-l" << c.length << "k" << c.keys() << "d" << c.dim << "v" << c.values() << "m"
+       << c.features << "-b" << c.batch << "h" << c.heads << "." << c.key_heads << "."
+       << c.head_parameters;
+  if (c.magnitude != 1) line << "-x" << c.magnitude;
   for (const auto& [name, member] : kFlags) {
-    if (c.*member) line += "-" + std::string(name);
+    if (c.*member) line << "-" << name;
   }
-  if (c.renormalize == Renormalize::kNo) line += "-sum";
-  return line;
+  if (c.renormalize == Renormalize::kNo) line << "-sum";
+  return line.str();
 }
 
 OpCase parse_case(const std::string& line) {
