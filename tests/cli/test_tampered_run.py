@@ -54,6 +54,7 @@ def scale_weights(folder: Path, factor: float) -> None:
         ("regular", 13, "regular"),
         ("data", {}, "data.train"),
         ("data", [], "data"),
+        ("data", None, "data"),
     ],
 )
 def test_progress_that_no_run_writes_is_refused(

@@ -67,7 +67,7 @@ TEST(CheckpointVersions, OfTheFirstActAsTheirProgramsDid) {
   complete_trainer(today, kCheckpointVersion);
   EXPECT_EQ(today, json);
   complete_trainer(json, 1);
-  const auto progress = progress_from_json(JsonView(json, "trainer.json"), 3);
+  const auto progress = progress_from_json(JsonView(json, "trainer.json"), 3, 1);
   EXPECT_EQ(progress.regular, 0);
   EXPECT_EQ(progress.rollbacks, 0);
   EXPECT_TRUE(progress.data.empty());

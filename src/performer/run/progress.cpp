@@ -26,7 +26,7 @@ std::string progress_to_json(const Progress& progress, const Json& parts) {
   return json.dump(2) + "\n";
 }
 
-Progress progress_from_json(const JsonView& json, std::int64_t step) {
+Progress progress_from_json(const JsonView& json, std::int64_t step, std::int64_t version) {
   // Far beyond every run, and far enough from the end of what an integer holds to count on.
   constexpr std::int64_t kMostRows = std::int64_t{1} << 60, kMostDraws = std::int64_t{1} << 30;
   Progress progress;
@@ -40,7 +40,8 @@ Progress progress_from_json(const JsonView& json, std::int64_t step) {
   progress.skipped = json.at("skipped").integer(0);
   progress.regular = json.at("regular").integer(0, step);
   progress.rollbacks = json.at("rollbacks").integer(0);
-  if (const auto data = json.at("data"); !data.value().is_null()) {  // null: of an older program
+  const auto data = json.at("data");
+  if (version == kCheckpointVersion || !data.value().is_null()) {  // null: not recorded then
     data.at("train");
     for (const auto& item : data.value().items()) {
       const auto split = data.at(item.key());

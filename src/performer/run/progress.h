@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "performer/core/json.h"
+#include "performer/run/checkpoint_manifest.h"
 #include "performer/run/data_identity.h"
 #include "performer/run/same_run.h"
 
@@ -29,7 +30,8 @@ struct Progress {
 };
 
 std::string progress_to_json(const Progress& progress, const nlohmann::ordered_json& parts);
-/// Of the checkpoint of that step; kCorrupt for what no run writes.
-Progress progress_from_json(const JsonView& json, std::int64_t step);
+/// Of the checkpoint of that step and version; kCorrupt for what no run writes.
+Progress progress_from_json(const JsonView& json, std::int64_t step,
+                            std::int64_t version = kCheckpointVersion);
 
 }  // namespace performer::run

@@ -112,7 +112,7 @@ void Trainer::load(const run::Checkpoint& checkpoint) {
   auto values = parse_json(checkpoint.trainer(), file);
   run::complete_trainer(values, checkpoint.version());
   const JsonView json(values, file);
-  progress_ = run::progress_from_json(json, checkpoint.step());
+  progress_ = run::progress_from_json(json, checkpoint.step(), checkpoint.version());
   guard_.load(json.at("guard"));
   reporter_.load(json.at("reporter"));
   model_->redraw(json.at("draw").integer(0, UINT32_MAX));
