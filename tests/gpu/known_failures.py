@@ -4,7 +4,7 @@ when the kernel is mended; to add one, copy its id from the run's last lines."""
 KNOWN = {
     "test_causal_calls.py::test_stepping_equals_the_batch_pass[fp32-auto]": (
         "100,000 steps in float32 end 6.0e-5 away from the batch pass, 1e-5 is allowed: each step "
-        "rounds the state, the batch pass once a chunk (docs/decode.md)"
+        "rounds the state, the batch pass once a chunk (docs/kernels/decode.md)"
     ),
 }
 
@@ -16,13 +16,13 @@ WITHOUT_IDS = (
         "causal cases of test_accuracy.py",
         14,
         "4.7 times the error of the unfused version, 3 are allowed: the Hopper kernels round "
-        "gradients and values of float16 tokens to bfloat16 (docs/cuda.md)",
+        "gradients and values of float16 tokens to bfloat16 (docs/kernels/cuda.md)",
     ),
     (
         "causal, path auto: inputs times 10 (hyperbolic), 100, and 1,000 in the gradients",
         6,
-        "a row's log2 sum is one float (docs/cuda.md); most were mended after that run, which no "
-        "GPU has seen yet",
+        "a row's log2 sum is one float (docs/kernels/cuda.md); most were mended after that run, "
+        "which no GPU has seen yet",
     ),
     (
         "causal, float32, path portable, inputs times 100: one of the maps in `norms` or "
