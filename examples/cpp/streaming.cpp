@@ -23,7 +23,7 @@ int main() {
                                                             part(v, 0, prompt), W, options);
   std::cout << "after " << prompt << " tokens the state has " << state.nbytes() << " bytes\n";
 
-  // Then one token at a time, each at the same cost. A state that is kept is a fork: steps return
+  // Then one token at a time, each at the same cost. Keeping an old state forks the stream: steps return
   // new ones and write to none.
   at::Tensor last;
   for (std::int64_t t = prompt; t < prompt + steps; ++t) {

@@ -1,4 +1,4 @@
-"""FAVOR+ as a layer of a model: who of four speakers keeps saying what?
+"""FAVOR+ as a layer of a model: which of four speakers keeps saying what?
 
 In every row each speaker has a favourite word, and says it half of the time. Every position learns
 to name the favourite of its own speaker, which only attention to the other words of that speaker

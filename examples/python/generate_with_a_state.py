@@ -1,6 +1,6 @@
 """A language model that generates with a state: the prompt in one pass, then steps of one token.
 
-It learns this very file, letter by letter, for some seconds, and then goes on from a prompt. A
+It learns this very file, letter by letter, for a few seconds, and then goes on from a prompt. A
 step costs the same at every position: the state holds all that was read, and never grows.
 """
 

@@ -57,7 +57,7 @@ MAPS = [None, nn.ReLU(), torch.relu, nn.GELU(), nn.Sigmoid(), torch.exp, torch.a
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("f", MAPS, ids=str)
+@pytest.mark.parametrize("f", MAPS, ids=lambda f: getattr(f, "__name__", str(f)))
 def test_fast_attention_gives_the_same_numbers(f, causal):
     theirs = FastAttention(causal=causal, f=f)
     ours = from_performer_pytorch(theirs)

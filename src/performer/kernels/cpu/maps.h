@@ -43,9 +43,11 @@ inline Vec map_value(Map map, Vec u) {
       return u > Vec{} ? u + splat(1) : exp(u);
     case Map::kSgn:
       return u > Vec{} ? splat(1) : (u < Vec{} ? splat(-1) : u);
-    default:
+    case Map::kIdentity:
+    case Map::kExponential:  // has no f of u alone
       return u;
   }
+  __builtin_unreachable();
 }
 
 inline Vec map_slope(Map map, Vec u) {
@@ -70,9 +72,11 @@ inline Vec map_slope(Map map, Vec u) {
       return u > Vec{} ? splat(1) : exp(u);
     case Map::kSgn:
       return Vec{};
-    default:
+    case Map::kIdentity:
+    case Map::kExponential:
       return splat(1);
   }
+  __builtin_unreachable();
 }
 
 /// Calls body(map) with the map as a compile-time constant, so that the switch above is made once
@@ -92,8 +96,8 @@ inline void with_map(Map map, Body body) {
     PERFORMER_CASE(kSquare);
     PERFORMER_CASE(kElu1);
     PERFORMER_CASE(kSgn);
-    default:
-      return body([](auto function, Vec u) { return function(Map::kIdentity, u); });
+    PERFORMER_CASE(kIdentity);
+    PERFORMER_CASE(kExponential);
   }
 #undef PERFORMER_CASE
 }

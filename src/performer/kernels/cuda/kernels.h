@@ -22,11 +22,11 @@ struct Device {
 /// The calling thread's current device. Properties are read once per device.
 cudaError_t current_device(Device& device);
 
-/// portable: any GPU from sm_80 on, every case. hopper: wgmma and TMA, compute capability 9.0.
+/// portable: any GPU from sm_80 on, what portable.cu serves. hopper: wgmma and TMA, compute capability 9.0.
 enum class Path : std::uint8_t { kPortable, kHopper };
 const char* name(Path path);
 
-/// Whether `path` can compute the call on the device (for a backward pass: with these inputs).
+/// Whether `path` can compute the call on the device.
 bool serves_forward(Path path, const FavorProblem& problem, const Device& device);
 bool serves_backward(Path path, const FavorProblem& problem, const Device& device);
 

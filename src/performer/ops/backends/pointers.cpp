@@ -32,9 +32,14 @@ Map to_kernel_map(FeatureMap map) {
       return Map::kElu1;
     case FeatureMap::kSgn:
       return Map::kSgn;
-    default:
+    case FeatureMap::kPositive:
+    case FeatureMap::kLoglinear:
+    case FeatureMap::kHyperbolic:
+    case FeatureMap::kTrigonometric:  // which no kernel serves
+    case FeatureMap::kExp:
       return Map::kExponential;
   }
+  TORCH_INTERNAL_ASSERT(false, "a feature map without a place among the kernels' maps");
 }
 
 kernels::Dtype kernel_dtype(at::ScalarType dtype) {

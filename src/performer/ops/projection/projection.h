@@ -20,8 +20,8 @@ enum class ProjectionKind : std::uint8_t {
   kIid,         // independent
   kOrthogonal,  // R-ORF: Haar, by sign-fixed QR of Gaussian blocks
   kSimplex,     // the d corners of a regular simplex (angles arccos(-1/(d-1))), Haar-rotated
-  kHadamard,    // H-ORF: three Hadamard-times-signs factors; see projection_structured.h
-  kGivens,      // G-ORF: layers of random plane rotations; see projection_structured.h
+  kHadamard,    // H-ORF: three Hadamard-times-signs factors; see structured.h
+  kGivens,      // G-ORF: layers of random plane rotations; see structured.h
 };
 
 /// |w|: independent chi_d, as a Gaussian vector has (SM), or sqrt(d) for every row (SMREG).

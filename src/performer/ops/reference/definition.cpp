@@ -4,8 +4,9 @@
 
 #include "performer/ops/reference/parts.h"
 
-// The whole method, on dense inputs: features, the weights that they make, and their weighted mean.
-// The shift that is subtracted from the exponents of a row cancels.
+// The definition, on dense inputs and at quadratic cost: features, the weights that they make, and
+// their weighted mean. S and z appear only as the state of earlier keys. The shift that is subtracted
+// from the exponents of a row cancels; log_constant is the maps' 1/m, which cancels too.
 namespace performer::reference {
 
 // phi: x [B, H, L, D], W [H, M, D]. The norm term of a query cancels too, but for the numerator.
