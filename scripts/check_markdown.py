@@ -11,7 +11,7 @@ from pathlib import Path
 
 LONGEST = 100  # columns of a line, without the targets of its links
 SOURCES = {".py", ".h", ".cpp", ".cu", ".cuh", ".sh", ".toml", ".cmake"}
-SKIPPED = ("build", "runs")  # folders of output, besides hidden ones
+OUTPUT = re.compile(r"build(-\w+)?|runs")  # folders of the root, besides hidden ones
 
 FENCE = re.compile(r"^\s*(```|~~~)")
 CODE = re.compile(r"(`+).+?\1")
@@ -89,12 +89,12 @@ def check_source(source: Path, root: Path) -> Iterator[str]:
                 yield f"{source}:{number}: names {name}, which does not exist"
 
 
-def files(root: Path) -> Iterator[Path]:
-    for path in sorted(root.iterdir()):
-        if path.name.startswith((".", *SKIPPED)):
+def files(folder: Path, *, top: bool = True) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or (top and OUTPUT.fullmatch(path.name)):
             continue
         if path.is_dir():
-            yield from files(path)
+            yield from files(path, top=False)
         else:
             yield path
 

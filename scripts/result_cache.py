@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import sys
 import tempfile
 from pathlib import Path
 
@@ -21,7 +22,7 @@ class ResultCache:
     """Texts by key, in $XDG_CACHE_HOME/performer/NAME; what was used least recently goes first."""
 
     def __init__(self, name: str, limit: int = 16 << 20) -> None:
-        home = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+        home = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
         self.folder = Path(home) / "performer" / name
         self.limit = limit  # bytes
 
@@ -35,19 +36,24 @@ class ResultCache:
         return text
 
     def put(self, key: str, value: str) -> None:
-        """Whole or not at all: others may read and write at the same time."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(
-            "w", encoding="utf-8", dir=self.folder, prefix=".", delete=False
-        ) as file:
-            file.write(value)
-        os.replace(file.name, self.folder / key)
-        self.prune()
+        """Whole or not at all: others may read and write at the same time. Nothing where the folder
+        cannot be written to: the next run computes again."""
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=self.folder, prefix=".") as folder:
+                file = Path(folder) / "value"
+                file.write_text(value, encoding="utf-8")
+                file.replace(self.folder / key)
+            self.prune()
+        except OSError as error:
+            print(f"{self.folder / key}: not kept: {error.strerror}", file=sys.stderr)
 
     def prune(self) -> None:
         """Down to the limit. A file that another process removed meanwhile is no matter."""
         entries = []
         for entry in self.folder.iterdir():
+            if entry.name.startswith("."):
+                continue  # being written
             try:
                 status = entry.stat()
             except FileNotFoundError:

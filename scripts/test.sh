@@ -28,12 +28,20 @@ watch_step() {
   [[ -t 1 ]] && printf '\r\033[K'
 }
 
-# Of every file that git tracks or would track, and of what is installed in .venv.
+# Of all that a step depends on: every file that git tracks or would track, tools, what is installed
+# in .venv, variables, the processor. Nothing where git cannot list the files: then all steps run.
 hash_tree() {
-  { git ls-files -z --cached --others --exclude-standard | sort -z | xargs -0 sha256sum 2>/dev/null
-    cat .venv/requirements.installed 2>/dev/null
-    echo "$scope"
-  } | sha256sum
+  local files
+  files=$(git ls-files --cached --others --exclude-standard 2>/dev/null) && [[ -n $files ]] || return 0
+  { echo "$scope" "$(nproc)"
+    git ls-files -z --cached --others --exclude-standard | sort -z |
+      xargs -0 -I{} sh -c 'stat -c "%a %n" "$1"; sha256sum "$1"' _ {} 2>/dev/null
+    cat .venv/requirements.installed .venv/lib/python*/site-packages/torch/version.py
+    env | grep -E '^(PERFORMER|OMP|GOMP|MKL|TORCH|CXX|CC|CUDA)' | sort
+    for tool in c++ cmake clang-tidy clang-format nvcc python3; do $tool --version; done
+    grep -m1 '^flags' /proc/cpuinfo
+    grep -E '^(CMAKE_BUILD_TYPE|PERFORMER_)' build/CMakeCache.txt
+  } 2>/dev/null | sha256sum
 }
 
 # step NAME COMMAND...: runs it, says how it went and how long it took.
@@ -42,9 +50,10 @@ step() {
   shift
   if [[ $name != build* && -n $tree && $(cat "$passed/$name" 2>/dev/null) == "$tree" ]]; then
     printf '%-18s ok      passed before, and nothing has changed since\n' "$name"
-    return
+    mv "$reports.before/$name" "$reports.before/$name.xml" "$reports" 2>/dev/null
+    return 0
   fi
-  rm -rf "$passed/$name" "${reports:?}/$name" "$reports/$name.xml"
+  rm -f "$passed/$name"
   [[ -t 1 ]] || printf '%s …\n' "$name"
   "$@" >"$log" 2>&1 &
   local pid=$!
@@ -52,7 +61,8 @@ step() {
   wait "$pid" || status=$?
   if ((status == 0)); then
     printf '%-18s ok      %4d s\n' "$name" $((SECONDS - begin))
-    [[ -z $tree ]] || echo "$tree" >"$passed/$name"
+    # Only if no file has changed meanwhile.
+    [[ -z $tree || $(hash_tree) != "$tree" ]] || echo "$tree" >"$passed/$name"
   else
     printf '%-18s FAILED  %4d s, the end of %s:\n' "$name" $((SECONDS - begin)) "$log"
     tail -n 40 "$log" | sed 's/^/  | /'
@@ -99,7 +109,11 @@ run_sanitized() {
   run_ctest tests-sanitize sanitize --parallel "$jobs"
 }
 
-mkdir -p "$logs" "$reports" "$passed"
+# Reports of an earlier run count only for steps that need no other.
+mkdir -p "$logs" "$passed"
+rm -rf "$reports.before"
+[[ ! -d $reports ]] || mv "$reports" "$reports.before"
+mkdir -p "$reports"
 
 tree=  # not known before the environment is
 need setup scripts/setup.sh

@@ -75,8 +75,9 @@ def test_the_wheels_own_build_computes_right(target: Path, tmp_path: Path) -> No
     numeric = [ROOT / "tests" / "python" / f"test_{name}.py" for name in names]
     environment = import_environment(target)
     environment["PERFORMER_LIBRARY"] = str(package / "libperformer.so")
-    # pythonpath= would else put the tree's package before the wheel's.
-    options = ["-c", ROOT / "pyproject.toml", "-o", "pythonpath=", "-p", "no:cacheprovider"]
+    # The usual path would put the tree's package before the wheel's.
+    path = f"pythonpath={ROOT / 'tests' / 'support'}"
+    options = ["-c", ROOT / "pyproject.toml", "-o", path, "-p", "no:cacheprovider"]
     run(sys.executable, "-m", "pytest", *options, where, *numeric, cwd=tmp_path, env=environment)
 
 

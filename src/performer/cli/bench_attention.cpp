@@ -53,11 +53,11 @@ std::string find_python() {
 /// Of a build tree ROOT/build, whose library has the build's record beside it.
 bool is_build(const fs::path& folder) { return fs::exists(folder / "performer_build.json"); }
 
-/// ROOT/bench/attention.py of a build tree, else PREFIX/share/performer/bench/attention.py.
+/// `bench`, a link of the build folder to that of the tree, else PREFIX/share/performer/bench.
 fs::path find_bench() {
   const auto folder = fs::read_symlink("/proc/self/exe").parent_path();
-  const auto bench = folder.parent_path() / (is_build(folder) ? "bench" : "share/performer/bench") /
-                     "attention.py";
+  auto bench = is_build(folder) ? folder / "bench" : folder.parent_path() / "share/performer/bench";
+  bench /= "attention.py";
   if (fs::exists(bench)) return bench;
   fail(ExitCode::kFailure,
        "bench attention: {} is not there; it belongs to the source tree, and `make install` copies "
@@ -71,7 +71,7 @@ void prefer_build_tree() {
   const auto folder = library.parent_path();
   if (!is_build(folder)) return;
   setenv("PERFORMER_LIBRARY", library.c_str(), 0);
-  const auto package = folder.parent_path() / "python";
+  const auto package = fs::canonical(folder / "bench").parent_path() / "python";
   if (!fs::exists(package / "performer")) return;
   const char* path = std::getenv("PYTHONPATH");
   const std::string rest = path == nullptr || *path == '\0' ? "" : std::string(":") + path;

@@ -192,7 +192,7 @@ class Signature {
 
   /// What TORCH_LIBRARY_IMPL takes: kBody(structs...) behind that signature.
   template <auto kBody>
-  static constexpr auto* function = &All::template function<kBody>;
+  static constexpr auto* kFunction = &All::template function<kBody>;
 
   /// Calls a typed operator with the members of `structs`.
   template <class Op>

@@ -69,7 +69,6 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
 
 std::vector<std::int64_t> saved_steps(const fs::path& folder) {
   std::vector<std::int64_t> steps;
-  if (!is_there(folder)) return steps;
   for (const fs::path& path : entries_of(folder)) {
     if (const auto step = parse_step_name(path.filename().string())) steps.push_back(*step);
   }

@@ -11,7 +11,7 @@ namespace performer::run {
 void make_folder(const std::filesystem::path& folder);
 void remove_tree(const std::filesystem::path& path);
 std::vector<std::filesystem::path> entries_of(const std::filesystem::path& folder);
-/// Steps of the checkpoints in `folder`, ascending, verified or not; none where it is not there.
+/// Steps of the checkpoints in `folder`, ascending, verified or not.
 std::vector<std::int64_t> saved_steps(const std::filesystem::path& folder);
 
 /// The name under which this process writes a checkpoint.

@@ -18,6 +18,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// For advice, and for what the user asks by number; a folder that cannot be listed has none.
+std::vector<std::int64_t> steps_of(const fs::path& run) {
+  try {
+    return saved_steps(run / "checkpoints");
+  } catch (const Error&) {
+    return {};
+  }
+}
+
 // 20, or step-000000020 as messages show it.
 std::optional<std::int64_t> number_of(std::string_view word) {
   if (const auto step = parse_step_name(std::string(word))) return step;
@@ -32,7 +41,7 @@ Checkpoint open_or_advise(const fs::path& run, const std::string& pointer) {
   try {
     return open_pointed(run, pointer);
   } catch (const Error& error) {
-    const auto steps = saved_steps(run / "checkpoints");
+    const auto steps = steps_of(run);
     if (error.code() != ExitCode::kCorrupt || steps.empty()) throw;
     fail(error.code(), "{}; take another one by --checkpoint: there are {}", error.what(),
          fmt::join(steps, ", "));
@@ -43,13 +52,13 @@ ChosenCheckpoint pointed(const fs::path& run, const std::string& pointer) {
   ChosenCheckpoint chosen{open_or_advise(run, pointer), pointer, {}};
   if (pointer == "latest" || !is_there(run / "latest")) return chosen;
   // Only said, so a damaged file of a checkpoint that is not taken does no harm.
-  const auto steps = saved_steps(run / "checkpoints");
+  const auto steps = steps_of(run);
   if (!steps.empty() && steps.back() > chosen.checkpoint.step()) chosen.latest_step = steps.back();
   return chosen;
 }
 
 ChosenCheckpoint of_step(const fs::path& run, std::int64_t step) {
-  const auto steps = saved_steps(run / "checkpoints");
+  const auto steps = steps_of(run);
   if (!std::binary_search(steps.begin(), steps.end(), step)) {
     fail(ExitCode::kBadInput, "{}: has no checkpoint of step {}; there are {}", run.string(), step,
          fmt::join(steps, ", "));
@@ -86,8 +95,7 @@ ChosenCheckpoint choose_checkpoint(const fs::path& path, const std::string& whic
     fail(ExitCode::kBadInput, "{}: no such folder; name a run or a checkpoint folder",
          path.string());
   }
-  if (is_there(path / "best") || is_there(path / "latest") ||
-      !saved_steps(path / "checkpoints").empty()) {
+  if (is_there(path / "best") || is_there(path / "latest") || !steps_of(path).empty()) {
     return of_run(path, which);
   }
   if (!is_there(path / "manifest.json") && !is_there(path / "model.safetensors")) {

@@ -74,7 +74,7 @@ std::string quality_verdict_op(const Tensor& error, const Tensor& uniform_error,
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {
   m.def(("attention_map(" + AttentionMapSignature::text() + ") -> Tensor").c_str(),
-        AttentionMapSignature::function<&attention_map_op>);
+        AttentionMapSignature::kFunction<&attention_map_op>);
   m.def(
       "exact_attention_map(Tensor q, Tensor k, bool causal, float? scale, Tensor? key_mask, "
       "Tensor? key_bias, Tensor? rows, Tensor? columns, int? pool) -> Tensor",
@@ -84,7 +84,7 @@ TORCH_LIBRARY_FRAGMENT(performer, m) {
        ") -> (Tensor squared_sum, Tensor predicted_error, Tensor effective_samples, Tensor error, "
        "Tensor uniform_error, Tensor suggested_features)")
           .c_str(),
-      QualitySignature::function<&approximation_quality_op>);
+      QualitySignature::kFunction<&approximation_quality_op>);
   m.def("quality_verdict(Tensor error, Tensor uniform_error, Tensor suggested_features) -> str",
         &quality_verdict_op);
 }

@@ -110,15 +110,15 @@ Tensor step_dispatch(const FavorArgs& args) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(performer, CPU, m) {
-  m.impl("favor_attention", forward_entry<&forward_dispatch>);
-  m.impl("favor_attention_backward", backward_entry<&backward_dispatch>);
-  m.impl("favor_step_", step_entry<&step_dispatch>);
+  m.impl("favor_attention", kForwardEntry<&forward_dispatch>);
+  m.impl("favor_attention_backward", kBackwardEntry<&backward_dispatch>);
+  m.impl("favor_step_", kStepEntry<&step_dispatch>);
 }
 
 TORCH_LIBRARY_IMPL(performer, CUDA, m) {
-  m.impl("favor_attention", forward_entry<&forward_dispatch>);
-  m.impl("favor_attention_backward", backward_entry<&backward_dispatch>);
-  m.impl("favor_step_", step_entry<&step_dispatch>);
+  m.impl("favor_attention", kForwardEntry<&forward_dispatch>);
+  m.impl("favor_attention_backward", kBackwardEntry<&backward_dispatch>);
+  m.impl("favor_step_", kStepEntry<&step_dispatch>);
 }
 
 }  // namespace performer::backends

@@ -144,16 +144,16 @@ FavorResult forward_autocast(const FavorArgs& args) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(performer, Autograd, m) {
-  m.impl("favor_attention", forward_entry<&forward_autograd>);
+  m.impl("favor_attention", kForwardEntry<&forward_autograd>);
   m.impl("favor_attention_backward", torch::autograd::autogradNotImplementedFallback());
 }
 
 TORCH_LIBRARY_IMPL(performer, AutocastCPU, m) {
-  m.impl("favor_attention", forward_entry<&forward_autocast<at::kCPU>>);
+  m.impl("favor_attention", kForwardEntry<&forward_autocast<at::kCPU>>);
 }
 
 TORCH_LIBRARY_IMPL(performer, AutocastCUDA, m) {
-  m.impl("favor_attention", forward_entry<&forward_autocast<at::kCUDA>>);
+  m.impl("favor_attention", kForwardEntry<&forward_autocast<at::kCUDA>>);
 }
 
 }  // namespace performer

@@ -20,8 +20,8 @@ FavorGradients backward_meta(const FavorSaved& saved, const FavorArgs& args) {
 }  // namespace
 
 TORCH_LIBRARY_IMPL(performer, Meta, m) {
-  m.impl("favor_attention", forward_entry<&forward_meta>);
-  m.impl("favor_attention_backward", backward_entry<&backward_meta>);
+  m.impl("favor_attention", kForwardEntry<&forward_meta>);
+  m.impl("favor_attention_backward", kBackwardEntry<&backward_meta>);
 }
 
 }  // namespace performer

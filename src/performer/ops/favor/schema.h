@@ -7,7 +7,7 @@
 #include "performer/ops/favor/results.h"
 
 // The registered operators on the struct form. An implementation is a function of structs, and what
-// TORCH_LIBRARY_IMPL takes is forward_entry<&implementation>, and so on.
+// TORCH_LIBRARY_IMPL takes is kForwardEntry<&implementation>, and so on.
 namespace performer {
 
 /// The arguments of the backward operator: gradients that come in, what the forward pass left
@@ -40,7 +40,7 @@ ResultTuple forward_body(const FavorArgs& args) {
   return as_tuple(kImplementation(args));
 }
 template <FavorResult (*kImplementation)(const FavorArgs&)>
-inline constexpr auto* forward_entry = ForwardSignature::function<&forward_body<kImplementation>>;
+inline constexpr auto* kForwardEntry = ForwardSignature::kFunction<&forward_body<kImplementation>>;
 
 template <FavorGradients (*kImplementation)(const FavorSaved&, const FavorArgs&)>
 FavorGradients backward_body(FavorSaved saved, FavorResult result, FavorArgs args) {
@@ -49,8 +49,8 @@ FavorGradients backward_body(FavorSaved saved, FavorResult result, FavorArgs arg
   return kImplementation(saved, args);
 }
 template <FavorGradients (*kImplementation)(const FavorSaved&, const FavorArgs&)>
-inline constexpr auto* backward_entry =
-    BackwardSignature::function<&backward_body<kImplementation>>;
+inline constexpr auto* kBackwardEntry =
+    BackwardSignature::kFunction<&backward_body<kImplementation>>;
 
 template <Tensor (*kImplementation)(const FavorArgs&)>
 Tensor step_body(FavorArgs args) {
@@ -60,7 +60,7 @@ Tensor step_body(FavorArgs args) {
   return kImplementation(args);
 }
 template <Tensor (*kImplementation)(const FavorArgs&)>
-inline constexpr auto* step_entry = StepSignature::function<&step_body<kImplementation>>;
+inline constexpr auto* kStepEntry = StepSignature::kFunction<&step_body<kImplementation>>;
 
 /// Calls through the dispatcher.
 FavorResult call_favor_attention(const FavorArgs& args);

@@ -52,7 +52,7 @@ void check_favor_state(const Tensor& q, const Tensor& k, const Tensor& v, const 
   if (args.state_fingerprint.defined()) check_state_fingerprint(args, favor_fingerprint(args));
 }
 
-TORCH_LIBRARY_IMPL(performer, Meta, m) { m.impl("favor_step_", step_entry<&step_meta>); }
+TORCH_LIBRARY_IMPL(performer, Meta, m) { m.impl("favor_step_", kStepEntry<&step_meta>); }
 TORCH_LIBRARY_IMPL(performer, Autograd, m) {
   m.impl("favor_step_", torch::autograd::autogradNotImplementedFallback());
 }

@@ -77,8 +77,8 @@ TORCH_LIBRARY_FRAGMENT(performer, m) {
           {at::Tag::pt2_compliant_tag});
     m.impl(name.c_str(), torch::dispatch(kExplicit, function));
   };
-  draw("draw_projection", "Tensor", DrawSignature::function<&draw_projection_op>);
-  draw("draw_structured", "Tensor[]", DrawSignature::function<&draw_structured_op>);
+  draw("draw_projection", "Tensor", DrawSignature::kFunction<&draw_projection_op>);
+  draw("draw_structured", "Tensor[]", DrawSignature::kFunction<&draw_structured_op>);
   // Compositions of ATen operators: autograd, compilation and every device come from those.
   m.def("structured_apply(Tensor x, str kind, int dim, Tensor[] parts) -> Tensor",
         &structured_apply_op);
