@@ -88,6 +88,15 @@ def test_favor_step_in_place(dtype):
     opcheck(OPS.favor_step_.default, (*arguments, *place))
 
 
+def test_a_step_in_place_keeps_the_type_of_its_token_under_autocast():
+    q, k, v, W = inputs("positive", B=2, L=5, dtype=torch.float32)
+    _, state = performer.favor_attention(q, k, v, W, causal=True, return_state=True)
+    token = [t[:, :, :1].contiguous() for t in (q, k, v)]
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = OPS.favor_step_(*token, W, "positive", None, None, True, *(None,) * 5, *state[:3])
+    assert out.dtype == torch.float32
+
+
 @pytest.mark.parametrize("feature_map", ["positive", "relu"])
 def test_favor_attention_backward(feature_map):
     """Called as autograd calls it; it has no derivative of its own."""

@@ -31,7 +31,9 @@ Json config_without(std::string key) {
 }
 
 Json trainer() {
-  const Progress progress{.step = 3, .data = {{"train", {5, "ab"}}}};
+  Progress progress;
+  progress.step = 3;
+  progress.data = {{"train", {5, "ab"}}};
   return parse_json(progress_to_json(progress, {{"reporter", {{"lines", 7}}}}), "trainer.json");
 }
 
