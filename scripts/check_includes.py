@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of the includes between the folders of src/performer.
 
-cli -> {train -> infer -> run, report, pretrained} -> {models -> ops -> kernels, data}; core serves
-all but kernels.
+cli -> {train -> infer -> run, report} -> {models -> ops -> kernels, data}; core serves all but
+kernels.
 """
 
 import re
@@ -24,8 +24,7 @@ ALLOWED = {
     "infer": UPPER | {"run"},
     "train": UPPER | {"run", "infer"},
     "report": UPPER,
-    "pretrained": UPPER,
-    "cli": UPPER | {"run", "infer", "train", "report", "pretrained"},
+    "cli": UPPER | {"run", "infer", "train", "report"},
 }
 FRAMEWORK = ("torch/", "ATen/", "c10/", "caffe2/")  # unknown to kernels
 SUFFIXES = {".h", ".cpp", ".cuh", ".cu"}

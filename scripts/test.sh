@@ -125,6 +125,7 @@ else
   printf '%-18s SKIPPED: no nvcc on PATH, the CUDA kernels were not compiled\n' nvcc
 fi
 need build build_preset build release
+tree=$(hash_tree)  # with the settings of the build, which are known from here on
 step symbols python3 scripts/check_symbols.py build
 step tests-cpp run_ctest tests-cpp release --parallel "$jobs"
 step tests-python run_pytest tests-python tests/python
