@@ -31,11 +31,11 @@ watch_step() {
 # Of all that a step depends on: every file that git tracks or would track, tools, what is installed
 # in .venv, variables, the processor. Nothing where git cannot list the files: then all steps run.
 hash_tree() {
-  local files
-  files=$(git ls-files --cached --others --exclude-standard 2>/dev/null) && [[ -n $files ]] || return 0
+  local names=(git ls-files -z --cached --others --exclude-standard)
+  (($("${names[@]}" 2>/dev/null | wc -c))) || return 0
   { echo "$scope" "$(nproc)"
-    git ls-files -z --cached --others --exclude-standard | sort -z |
-      xargs -0 -I{} sh -c 'stat -c "%a %n" "$1"; sha256sum "$1"' _ {} 2>/dev/null
+    "${names[@]}" | sort -z | xargs -0 sha256sum
+    "${names[@]}" | sort -z | xargs -0 stat -c '%a %n'
     cat .venv/requirements.installed .venv/lib/python*/site-packages/torch/version.py
     env | grep -E '^(PERFORMER|OMP|GOMP|MKL|TORCH|CXX|CC|CUDA)' | sort
     for tool in c++ cmake clang-tidy clang-format nvcc python3; do $tool --version; done
