@@ -9,6 +9,7 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/run/finite.h"
+#include "performer/run/make_model.h"
 #include "performer/train/trainer.h"
 
 namespace performer::train {
