@@ -19,14 +19,18 @@ def draw_projection(
     seed: int = 0,
     layer: int = 0,
     draw: int = 0,
+    rounding: str = "bf16",
 ) -> Tensor:
     """W: float32 [heads, num_features, dim], or [num_features, dim] (that of head 0) without heads.
 
     kind: iid | orthogonal | simplex | hadamard | givens. norm: chi | sqrt_d (SMREG).
+    rounding: bf16 | none. bf16 makes every entry a bfloat16 number and a multiple of 2^-24, exact
+        in float16 too, so that kernels hold W in one 16-bit operand; a change by 2^-8 of itself at
+        most is far below the estimator's noise. none leaves float32.
     A function of its arguments alone, independent between (seed, layer, head, draw). Fewer features
     are the leading rows of more.
     """
-    return _ops.draw_projection(num_features, dim, heads, kind, norm, seed, layer, draw)
+    return _ops.draw_projection(num_features, dim, heads, kind, norm, seed, layer, draw, rounding)
 
 
 def draw_structured(
@@ -39,7 +43,8 @@ def draw_structured(
     layer: int = 0,
     draw: int = 0,
 ) -> Projection:
-    """The projection of draw_projection(..., kind="hadamard" or "givens") as few numbers."""
+    """The projection of draw_projection(..., kind="hadamard" or "givens", rounding="none") as few
+    numbers."""
     parts = _ops.draw_structured(num_features, dim, heads, kind, norm, seed, layer, draw)
     return Projection(kind, dim, tuple(parts))
 
@@ -84,7 +89,7 @@ class Projection:
         return self.parts[0].device
 
     def dense(self, dtype: torch.dtype = torch.float32) -> Tensor:
-        """W; in float32 bit-equal to draw_projection of the same arguments."""
+        """W; in float32 bit-equal to draw_projection of the same arguments and rounding="none"."""
         return _ops.structured_dense(self.kind, self.dim, self.parts, dtype)
 
     def apply(self, x: Tensor) -> Tensor:

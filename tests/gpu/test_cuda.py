@@ -171,6 +171,7 @@ def test_structured_projections_have_the_bits_of_the_cpu(kind):
     host = performer.draw_structured(100, 48, heads=2, kind=kind)
     device = host.to("cuda")
     assert torch.equal(device.dense().cpu(), host.dense())
-    assert torch.equal(host.dense(), performer.draw_projection(100, 48, heads=2, kind=kind))
+    dense = performer.draw_projection(100, 48, heads=2, kind=kind, rounding="none")
+    assert torch.equal(host.dense(), dense)
     x = torch.randn(3, 2, 70, 48)
     assert torch.equal(device(x.cuda()).cpu(), host(x))

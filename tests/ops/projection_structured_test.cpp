@@ -49,9 +49,14 @@ class Structured : public ::testing::TestWithParam<Case> {
                   .transpose(-1, -2);
 };
 
-TEST_P(Structured, DenseIsBitEqualToDrawProjection) {
-  const Tensor w = draw_projection(GetParam().num_features, GetParam().dim, options_of(GetParam()));
+TEST_P(Structured, DenseIsBitEqualToDrawProjectionWithoutRounding) {
+  auto options = options_of(GetParam());
+  options.rounding = ProjectionRounding::kNone;
+  const Tensor w = draw_projection(GetParam().num_features, GetParam().dim, options);
   EXPECT_TRUE(at::equal(projection_.dense(), w));
+  EXPECT_TRUE(
+      at::equal(projection_.row_scale,
+                draw_structured(GetParam().num_features, GetParam().dim, options).row_scale));
 }
 
 TEST_P(Structured, ApplyIsTheDenseProduct) {

@@ -6,6 +6,9 @@
 
 #include <bit>
 #include <cmath>
+#include <iomanip>
+#include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -19,6 +22,15 @@ constexpr ProjectionKind kAllKinds[] = {ProjectionKind::kIid, ProjectionKind::kO
                                         ProjectionKind::kSimplex, ProjectionKind::kHadamard,
                                         ProjectionKind::kGivens};
 constexpr ProjectionNorm kBothNorms[] = {ProjectionNorm::kChi, ProjectionNorm::kSqrtD};
+
+// What an entry of the projection may change by, as a share of itself; in float32 the errors of a
+// few operations.
+struct Rounded {
+  ProjectionRounding rounding;
+  double change;
+};
+constexpr Rounded kBothRoundings[] = {{ProjectionRounding::kNone, 3e-7},
+                                      {ProjectionRounding::kBf16, 1.0 / 256}};
 
 ProjectionOptions make(ProjectionKind kind, ProjectionNorm norm = ProjectionNorm::kChi,
                        std::optional<std::int64_t> heads = {}) {
@@ -47,7 +59,7 @@ struct Golden {
   std::uint64_t square, wide, tall;  // hashes at (M, D) = (16, 16), (5, 7), (70, 31)
 };
 
-constexpr Golden kGolden[] = {
+constexpr Golden kUnrounded[] = {
     // clang-format off
     {"iid", "chi", 0xf74c368c8c1d22f6, 0x109909bc85468919, 0x6964036c06eaa77e},
     {"iid", "sqrt_d", 0x56fbe4fa849a7bcb, 0x098a523fa4fc1c03, 0x3ef94dd60ce6e0f4},
@@ -62,8 +74,25 @@ constexpr Golden kGolden[] = {
     // clang-format on
 };
 
-std::uint64_t golden_hash(const Golden& golden, std::int64_t num_features, std::int64_t dim) {
+constexpr Golden kOnGrid[] = {
+    // clang-format off
+    {"iid", "chi", 0xbadbae4da20734b3, 0x5813b9cbf6f23daa, 0x40f0b93472aaddd3},
+    {"iid", "sqrt_d", 0x7b3b349a429357b6, 0x06a50fd1e7e0e29b, 0xadb2a61afc21bb58},
+    {"orthogonal", "chi", 0xf7522d698a836c17, 0xb64614cb2af15e3b, 0x037d0afbeee02667},
+    {"orthogonal", "sqrt_d", 0x7b153db8cd66d3de, 0xc23d1ae5898f51c5, 0xfd600ee9d2e8beeb},
+    {"simplex", "chi", 0x2745d2e66a2455c1, 0x2206e09ed6cb43c4, 0xf905058e68131627},
+    {"simplex", "sqrt_d", 0x7f4fb8e9f441493c, 0x63ea4b1b1e0357a6, 0x549a72df6a50d7dc},
+    {"hadamard", "chi", 0x97b913b6329a44de, 0xce9febe48dcb4ad2, 0x154501c50d35c7ea},
+    {"hadamard", "sqrt_d", 0xa58d8b4092b89205, 0xb9c9eb2a561c9e60, 0x49dfab06ef13cae9},
+    {"givens", "chi", 0x2b94716494a66b0c, 0xb0217df21820bc90, 0x4177922a48897eeb},
+    {"givens", "sqrt_d", 0x52b9896e8248f116, 0x7c395d7be5b7027d, 0x46adfc67f4b3766e},
+    // clang-format on
+};
+
+std::uint64_t golden_hash(const Golden& golden, ProjectionRounding rounding,
+                          std::int64_t num_features, std::int64_t dim) {
   auto options = make(parse_projection_kind(golden.kind), parse_projection_norm(golden.norm), 2);
+  options.rounding = rounding;
   options.seed = -81985529216486896;  // uses all 64 bits
   options.layer = 3;
   options.draw = 1'000'000'007;
@@ -71,14 +100,22 @@ std::uint64_t golden_hash(const Golden& golden, std::int64_t num_features, std::
   return hash_bits<std::uint32_t>(w.const_data_ptr<float>(), w.numel());
 }
 
-TEST(DrawProjection, GivesTheSameBitsOnEveryMachine) {
-  for (const Golden& golden : kGolden) {
-    const std::uint64_t square = golden_hash(golden, 16, 16), wide = golden_hash(golden, 5, 7),
-                        tall = golden_hash(golden, 70, 31);
+void expect_golden(std::span<const Golden> all, ProjectionRounding rounding) {
+  for (const Golden& golden : all) {
+    const auto hash = [&](std::int64_t num_features, std::int64_t dim) {
+      return golden_hash(golden, rounding, num_features, dim);
+    };
+    const std::uint64_t square = hash(16, 16), wide = hash(5, 7), tall = hash(70, 31);
     EXPECT_TRUE(square == golden.square && wide == golden.wide && tall == golden.tall)
-        << std::hex << "{\"" << golden.kind << "\", \"" << golden.norm << "\", 0x" << square
-        << ", 0x" << wide << ", 0x" << tall << "},";
+        << std::hex << std::setfill('0') << "{\"" << golden.kind << "\", \"" << golden.norm
+        << "\", 0x" << std::setw(16) << square << ", 0x" << std::setw(16) << wide << ", 0x"
+        << std::setw(16) << tall << "},";
   }
+}
+
+TEST(DrawProjection, GivesTheSameBitsOnEveryMachine) {
+  expect_golden(kUnrounded, ProjectionRounding::kNone);
+  expect_golden(kOnGrid, ProjectionRounding::kBf16);
 }
 
 TEST(DrawBlock, GivesTheSameBitsOnEveryMachineBeforeRounding) {
@@ -138,12 +175,16 @@ TEST(DrawProjection, WithoutHeadsIsHeadZeroAndFewerRowsAreTheLeadingOnes) {
 }
 
 TEST(DrawProjection, KindsShareTheirNormsAndOrthogonalIsTheQrOfIid) {
-  const Tensor iid = draw_projection(40, 16, make(ProjectionKind::kIid));
+  const auto draw = [](ProjectionKind kind) {
+    auto options = make(kind);
+    options.rounding = ProjectionRounding::kNone;
+    return draw_projection(40, 16, options);
+  };
+  const Tensor iid = draw(ProjectionKind::kIid);
   for (const auto kind : kAllKinds) {
-    const Tensor w = draw_projection(40, 16, make(kind));
-    EXPECT_LT((w.norm(2, -1) / iid.norm(2, -1) - 1).abs().max().item<double>(), 1e-6);
+    EXPECT_LT((draw(kind).norm(2, -1) / iid.norm(2, -1) - 1).abs().max().item<double>(), 1e-6);
   }
-  const Tensor orthogonal = draw_projection(40, 16, make(ProjectionKind::kOrthogonal));
+  const Tensor orthogonal = draw(ProjectionKind::kOrthogonal);
   EXPECT_TRUE(at::allclose(orthogonal[0], iid[0], 1e-6, 1e-6));  // the first row of a QR stays
 }
 
@@ -154,30 +195,42 @@ Tensor block_cosines(const Tensor& w, std::int64_t d) {
   return unit.matmul(unit.transpose(-1, -2));
 }
 
+// The largest difference between the cosines of the rows and what the kind promises.
+double worst_cosine(ProjectionKind kind, std::int64_t d, ProjectionRounding rounding) {
+  auto options = make(kind);
+  options.rounding = rounding;
+  const Tensor identity = at::eye(d, at::kDouble);
+  const bool corners = kind == ProjectionKind::kSimplex && d > 1;
+  const Tensor wanted = corners ? identity - (1 - identity) / static_cast<double>(d - 1) : identity;
+  return (block_cosines(draw_projection(3 * d, d, options), d) - wanted).abs().max().item<double>();
+}
+
 TEST(DrawProjection, RowsOfABlockAreOrthogonalOrCornersOfASimplex) {
-  const double tolerance = 1e-6;  // a few float32 roundings of unit rows
-  for (const std::int64_t d : {1, 2, 16, 64}) {
-    const Tensor identity = at::eye(d, at::kDouble);
-    for (const auto kind :
-         {ProjectionKind::kOrthogonal, ProjectionKind::kHadamard, ProjectionKind::kGivens}) {
-      const Tensor cosines = block_cosines(draw_projection(3 * d, d, make(kind)), d);
-      EXPECT_LT((cosines - identity).abs().max().item<double>(), tolerance) << to_string(kind);
+  for (const auto& [rounding, change] : kBothRoundings) {
+    for (const std::int64_t d : {1, 2, 16, 64}) {
+      for (const auto kind : kAllKinds) {
+        if (kind == ProjectionKind::kIid) continue;
+        const double worst = worst_cosine(kind, d, rounding);
+        // Both of two unit rows move by `change` at most, and a few roundings come on top.
+        EXPECT_LT(worst, 2 * change + 6e-7) << to_string(kind);
+        std::ostringstream name;
+        name << to_string(kind) << ", d " << d << ", change " << change;
+        RecordProperty(name.str(), std::to_string(worst * 1e3) + "e-3");
+      }
     }
-    const Tensor corners =
-        d == 1 ? identity : identity - (1 - identity) / static_cast<double>(d - 1);
-    const auto simplex = make(ProjectionKind::kSimplex);
-    EXPECT_LT(
-        (block_cosines(draw_projection(3 * d, d, simplex), d) - corners).abs().max().item<double>(),
-        tolerance);
   }
 }
 
 TEST(DrawProjection, SqrtDNormsAreSqrtD) {
-  for (const auto kind : kAllKinds) {
-    for (const std::int64_t d : {1, 2, 3, 5, 16, 31}) {
-      const Tensor w = draw_projection(33, d, make(kind, ProjectionNorm::kSqrtD, 50));
-      const Tensor norms = w.to(at::kDouble).norm(2, -1) / std::sqrt(static_cast<double>(d));
-      EXPECT_LT((norms - 1).abs().max().item<double>(), 3e-7) << to_string(kind) << ", d " << d;
+  for (const auto& [rounding, change] : kBothRoundings) {
+    for (const auto kind : kAllKinds) {
+      for (const std::int64_t d : {1, 2, 3, 5, 16, 31}) {
+        auto options = make(kind, ProjectionNorm::kSqrtD, 50);
+        options.rounding = rounding;
+        const Tensor w = draw_projection(33, d, options).to(at::kDouble);
+        const Tensor norms = w.norm(2, -1) / std::sqrt(static_cast<double>(d));
+        EXPECT_LT((norms - 1).abs().max().item<double>(), change) << to_string(kind) << ", d " << d;
+      }
     }
   }
 }
@@ -257,6 +310,8 @@ TEST(DrawProjection, NamesTheBadArgumentAndItsValue) {
          "9223372036854775807 * 64");
   EXPECT_THROW(parse_projection_kind("orthonormal"), c10::Error);
   EXPECT_THROW(parse_projection_norm("l2"), c10::Error);
+  starts(testing::message_of([] { parse_projection_rounding("fp16"); }),
+         "draw_projection: rounding must be bf16 or none, got \"fp16\"");
 }
 
 }  // namespace

@@ -192,7 +192,8 @@ Named drawn(const std::string& kind) {
           {"norm", "chi"},
           {"seed", std::int64_t{5}},
           {"layer", std::int64_t{1}},
-          {"draw", std::int64_t{2}}};
+          {"draw", std::int64_t{2}},
+          {"rounding", "bf16"}};
 }
 
 Named structured(const std::string& kind) {
@@ -283,7 +284,8 @@ void add_feature_cases(std::vector<OperatorCase>& cases) {
       "oprf", "per head",
       [] {
         return Named{{"projection", RandomTensors()({2, kM, kD})},
-                     {"a", at::tensor({-0.1, -0.2}, at::kDouble)}};
+                     {"a", at::tensor({-0.1, -0.2}, at::kDouble)},
+                     {"rounding", "none"}};  // the oracle's W2 is float64
       },
       {kFeatures, "projection:size2=@(1|2|4)", dtypes_of("projection"), "projection:meta",
        "a:@(size0=1|number|rank-1|zero|Float|Half|BFloat16)"},

@@ -160,9 +160,12 @@ OperatorCall features_call(const c10::OperatorHandle& op, Draw& draw) {
   return assemble(op, values);
 }
 
+std::string rounding(Draw& draw) { return draw.one_in(2) ? "bf16" : "none"; }
+
 OperatorCall oprf_call(const c10::OperatorHandle& op, Draw& draw) {
   const auto W = at::ones({draw.between(1, 3), draw.between(1, 9), draw.between(1, 9)});
-  return assemble(op, {{"projection", W}, {"a", at::full({}, -0.25)}});
+  return assemble(op,
+                  {{"projection", W}, {"a", at::full({}, -0.25)}, {"rounding", rounding(draw)}});
 }
 
 Values draw_values(Draw& draw, const std::vector<std::string>& kinds) {
@@ -172,7 +175,8 @@ Values draw_values(Draw& draw, const std::vector<std::string>& kinds) {
                 {"norm", std::string(draw.one_in(2) ? "chi" : "sqrt_d")},
                 {"seed", draw.between(-5, 5)},
                 {"layer", draw.between(0, 5)},
-                {"draw", draw.between(0, 5)}};
+                {"draw", draw.between(0, 5)},
+                {"rounding", rounding(draw)}};
   if (draw.one_in(2)) values["heads"] = draw.between(1, 3);
   return values;
 }

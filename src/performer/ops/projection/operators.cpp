@@ -14,15 +14,18 @@
 namespace performer {
 namespace {
 
-// The arguments of both draws.
+// The arguments of both draws, and what the dense one alone has.
 struct Draw {
   std::int64_t num_features = 0, dim = 0;
   std::optional<std::int64_t> heads;
   std::string kind, norm;
   std::int64_t seed = 0, layer = 0, draw = 0;
+  std::string rounding = "bf16";
 
   ProjectionOptions options() const {
-    return {parse_projection_kind(kind), parse_projection_norm(norm), heads, seed, layer, draw};
+    return {
+        parse_projection_kind(kind),        parse_projection_norm(norm), heads, seed, layer, draw,
+        parse_projection_rounding(rounding)};
   }
 };
 constexpr std::tuple kDrawFields{
@@ -35,7 +38,10 @@ constexpr std::tuple kDrawFields{
     SchemaField{"layer", &Draw::layer},
     SchemaField{"draw", &Draw::draw},
 };
+constexpr auto kDenseDrawFields =
+    std::tuple_cat(kDrawFields, std::tuple{SchemaField{"rounding", &Draw::rounding, 0, "'bf16'"}});
 using DrawSignature = Signature<kDrawFields, 0, 0, Draw>;
+using DenseDrawSignature = Signature<kDenseDrawFields, 0, 0, Draw>;
 
 Tensor draw_projection_op(const Draw& d) {
   return draw_projection(d.num_features, d.dim, d.options());
@@ -72,13 +78,15 @@ Tensor structured_dense_op(std::string_view kind, std::int64_t dim, at::TensorLi
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {
   constexpr auto kExplicit = c10::DispatchKey::CompositeExplicitAutograd;
-  const auto draw = [&](const std::string& name, const char* result, auto* function) {
-    m.def((name + "(" + DrawSignature::text() + ") -> " + result).c_str(),
-          {at::Tag::pt2_compliant_tag});
+  const auto draw = [&]<class Of>(const std::string& name, const char* result, auto* function,
+                                  Of /*signature*/) {
+    m.def((name + "(" + Of::text() + ") -> " + result).c_str(), {at::Tag::pt2_compliant_tag});
     m.impl(name.c_str(), torch::dispatch(kExplicit, function));
   };
-  draw("draw_projection", "Tensor", DrawSignature::kFunction<&draw_projection_op>);
-  draw("draw_structured", "Tensor[]", DrawSignature::kFunction<&draw_structured_op>);
+  draw("draw_projection", "Tensor", DenseDrawSignature::kFunction<&draw_projection_op>,
+       DenseDrawSignature());
+  draw("draw_structured", "Tensor[]", DrawSignature::kFunction<&draw_structured_op>,
+       DrawSignature());
   // Compositions of ATen operators: autograd, compilation and every device come from those.
   m.def("structured_apply(Tensor x, str kind, int dim, Tensor[] parts) -> Tensor",
         &structured_apply_op);

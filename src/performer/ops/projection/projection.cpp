@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "performer/ops/projection/blocks.h"
+#include "performer/ops/projection/grid.h"
 #include "performer/ops/projection/structured.h"
 
 namespace performer {
@@ -19,6 +20,14 @@ constexpr std::int64_t kMaxElements = std::int64_t{1} << 32;     // 16 GiB; indi
 
 constexpr std::array<std::string_view, 5> kKindNames = {"iid", "orthogonal", "simplex", "hadamard",
                                                         "givens"};
+
+// Rounds each of `count` entries once.
+void store_rounded(const double* from, std::int64_t count, ProjectionRounding rounding, float* to) {
+  const bool on_grid = rounding == ProjectionRounding::kBf16;
+  for (std::int64_t i = 0; i < count; ++i) {
+    to[i] = static_cast<float>(on_grid ? round_to_grid(from[i]) : from[i]);
+  }
+}
 
 Tensor draw_dense(std::int64_t num_features, std::int64_t dim, const ProjectionOptions& options) {
   const std::int64_t heads = options.heads.value_or(1);
@@ -32,13 +41,21 @@ Tensor draw_dense(std::int64_t num_features, std::int64_t dim, const ProjectionO
       const std::int64_t head = task / blocks, first = task % blocks * dim;
       const ProjectionBlock block{first, std::min(dim, num_features - first), dim};
       draw_block(projection_key(options, head), options, block, rows.data());
-      float* to = data + (head * num_features + first) * dim;
-      for (std::int64_t i = 0; i < block.rows * dim; ++i) {
-        to[i] = static_cast<float>(rows[static_cast<std::size_t>(i)]);
-      }
+      store_rounded(rows.data(), block.rows * dim, options.rounding,
+                    data + (head * num_features + first) * dim);
     }
   });
   return options.heads ? out : out.squeeze(0);
+}
+
+// The dense form of a structured projection, [heads?, M, D].
+Tensor draw_structured_dense(std::int64_t num_features, std::int64_t dim,
+                             const ProjectionOptions& options) {
+  const Tensor exact = draw_structured(num_features, dim, options).dense(at::kDouble);
+  Tensor out = at::empty(exact.sizes(), at::kFloat);
+  store_rounded(exact.const_data_ptr<double>(), exact.numel(), options.rounding,
+                out.mutable_data_ptr<float>());
+  return out;
 }
 
 }  // namespace
@@ -59,6 +76,12 @@ ProjectionNorm parse_projection_norm(std::string_view name) {
   if (name == "chi") return ProjectionNorm::kChi;
   if (name == "sqrt_d") return ProjectionNorm::kSqrtD;
   TORCH_CHECK(false, "draw_projection: norm must be chi or sqrt_d, got \"", name, "\"");
+}
+
+ProjectionRounding parse_projection_rounding(std::string_view name, std::string_view op) {
+  if (name == "bf16") return ProjectionRounding::kBf16;
+  if (name == "none") return ProjectionRounding::kNone;
+  TORCH_CHECK(false, op, ": rounding must be bf16 or none, got \"", name, "\"");
 }
 
 void check_projection(std::string_view op, std::int64_t num_features, std::int64_t dim,
@@ -89,7 +112,7 @@ Tensor draw_projection(std::int64_t num_features, std::int64_t dim,
                        const ProjectionOptions& options) {
   check_projection("draw_projection", num_features, dim, options);
   if (options.kind == ProjectionKind::kHadamard || options.kind == ProjectionKind::kGivens) {
-    return draw_structured(num_features, dim, options).dense();
+    return draw_structured_dense(num_features, dim, options);
   }
   return draw_dense(num_features, dim, options);
 }

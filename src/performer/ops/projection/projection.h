@@ -27,8 +27,17 @@ enum class ProjectionKind : std::uint8_t {
 /// |w|: independent chi_d, as a Gaussian vector has (SM), or sqrt(d) for every row (SMREG).
 enum class ProjectionNorm : std::uint8_t { kChi, kSqrtD };
 
+/// What the entries of W are rounded to, once, from float64.
+enum class ProjectionRounding : std::uint8_t {
+  kBf16,  // bfloat16 values that are multiples of 2^-24, and so exact in float16 too (grid.h)
+  kNone,  // float32
+};
+
 ProjectionKind parse_projection_kind(std::string_view name);
 ProjectionNorm parse_projection_norm(std::string_view name);
+/// `op` opens the message where the name is neither "bf16" nor "none".
+ProjectionRounding parse_projection_rounding(std::string_view name,
+                                             std::string_view op = "draw_projection");
 std::string_view to_string(ProjectionKind kind);
 
 struct ProjectionOptions {
@@ -38,14 +47,16 @@ struct ProjectionOptions {
   std::int64_t seed = 0;
   std::int64_t layer = 0;  // 0 ... 2^32 - 1
   std::int64_t draw = 0;   // 0 ... 2^32 - 1: the number of the redraw
+  ProjectionRounding rounding = ProjectionRounding::kBf16;  // of dense forms
 };
 
 /// The random projection W: float32 [heads, M, D], or [M, D] without heads; on the CPU. A function
 /// of its arguments alone: the same bits on every machine and thread count, independent between
 /// (seed, layer, head, draw). A smaller num_features gives the leading rows of a larger one.
 /// At the same arguments the kinds are coupled (equal norms, orthogonal = QR of iid), which makes
-/// comparisons of kinds sharp. Computed in float64 and rounded once. O(M D) time; orthogonal O(M
-/// D^2), simplex too.
+/// comparisons of kinds sharp. Computed in float64 and rounded once, as options.rounding says: on
+/// the grid an entry is off by 2^-8 of itself at most, far below the estimator's noise
+/// (docs/numerics.md). O(M D) time; orthogonal O(M D^2), simplex too.
 Tensor draw_projection(std::int64_t num_features, std::int64_t dim,
                        const ProjectionOptions& options = {});
 

@@ -35,14 +35,16 @@ struct StructuredProjection {
   /// W x: [..., D] -> [..., M]; with heads [..., H, L, D] -> [..., H, L, M]. x's dtype, arithmetic
   /// in float32 at least. Differentiable in x.
   Tensor apply(const Tensor& x) const;
-  /// W: [heads?, M, D]. As float32 bit-equal to draw_projection of the same arguments.
+  /// W: [heads?, M, D]. As float32 bit-equal to draw_projection of the same arguments without
+  /// rounding (ProjectionRounding::kNone).
   Tensor dense(at::ScalarType dtype = at::kFloat) const;
   /// Numbers stored.
   std::int64_t numel() const;
   StructuredProjection to(at::Device device) const;
 };
 
-/// options.kind must be hadamard or givens. Other arguments as draw_projection.
+/// options.kind must be hadamard or givens. Other arguments as draw_projection, but for rounding:
+/// what is stored stays as drawn.
 StructuredProjection draw_structured(std::int64_t num_features, std::int64_t dim,
                                      const ProjectionOptions& options);
 
