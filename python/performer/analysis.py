@@ -221,18 +221,22 @@ def approximation_quality(
     return ApproximationQuality(*fields)
 
 
-def oprf(W: Tensor | Projection, a: Tensor | float) -> tuple[Tensor, Tensor]:
-    """FAVOR++: W2 = sqrt(1 - 4a) W and the bias b = a |w|^2 for queries and keys.
+def oprf(
+    W: Tensor | Projection, a: Tensor | float, rounding: str = "bf16"
+) -> tuple[Tensor, Tensor]:
+    """FAVOR++: W2 = sqrt(1 - 4a) W, and for queries and keys the bias
+    b = a |w2|^2 / (1 - 4a) + (D/4) ln(1 - 4a) of each row w2 of W2.
 
-    W: [M, D] or [heads, M, D]; a < 1/8, best from fit_oprf: a number or [heads]. The kernel
-    estimate lacks the constant (1 - 4a)^(D/2), which cancels in renormalised attention.
+    W: [M, D] or [heads, M, D]; a < 1/8, best from fit_oprf: a number or [heads]. rounding: of W2,
+    as in draw_projection; the bias is that of W2 as it is then. The features estimate exp(x.y)
+    itself, not only up to a constant.
 
     Example:
         >>> W2, b = performer.oprf(W, performer.fit_oprf(q, k))
         >>> out = performer.favor_attention(q, k, v, W2, bias_q=b, bias_k=b)
     """
     value = a if isinstance(a, Tensor) else torch.tensor(float(a), dtype=torch.float64)
-    W2, b = torch.ops.performer.oprf(dense(W), value)
+    W2, b = torch.ops.performer.oprf(dense(W), value, rounding)
     return W2, b
 
 

@@ -74,12 +74,23 @@ TEST(FitOprf, IsAConstantForGradients) {
 TEST(Oprf, ScalesTheProjectionAndGivesTheBias) {
   at::manual_seed(10);
   const Tensor W = at::randn({6, 4}, kF64);
-  const auto [scaled, bias] = oprf(W, -0.3);
+  const auto [scaled, bias] = oprf(W, -0.3, ProjectionRounding::kNone);
   EXPECT_TRUE(at::allclose(scaled, W * std::sqrt(2.2), 1e-14));
-  EXPECT_TRUE(at::allclose(bias, -0.3 * W.square().sum(-1), 1e-14));
-  const auto [same, zero] = oprf(W, 0.0);
+  EXPECT_TRUE(at::allclose(bias, -0.3 * W.square().sum(-1) + std::log(2.2), 1e-14));  // D/4 = 1
+  const auto [same, zero] = oprf(W, 0.0, ProjectionRounding::kNone);
   EXPECT_TRUE(at::equal(same, W));
   EXPECT_EQ(zero.abs().max().item<double>(), 0.0);
+}
+
+TEST(Oprf, TakesTheBiasFromTheRowsAsTheyAreRounded) {
+  at::manual_seed(14);
+  const Tensor W = at::randn({50, 16});
+  const auto [scaled, bias] = oprf(W, -0.3);
+  const auto bias_of = [](const Tensor& w2) {
+    return -0.3 / 2.2 * w2.to(at::kDouble).square().sum(-1) + 4 * std::log(2.2);
+  };
+  EXPECT_TRUE(at::equal(bias, bias_of(scaled).to(at::kFloat)));
+  EXPECT_FALSE(at::allclose(bias, bias_of(W * std::sqrt(2.2)).to(at::kFloat), 1e-5));
 }
 
 TEST(Oprf, TakesOneValuePerHead) {
@@ -96,12 +107,11 @@ TEST(Oprf, TakesOneValuePerHead) {
   EXPECT_EQ(oprf(W, a.narrow(0, 0, 1)).first.sizes(), at::IntArrayRef({2, 6, 4}));
 }
 
-// Draws of the one-feature estimate of exp(x.y), up to the factor (1 - 4a)^(D/2).
+// Draws of the one-feature estimate of exp(x.y).
 Tensor draws(const Tensor& x, const Tensor& y, double a, std::int64_t count) {
   const auto [W, b] = oprf(at::randn({count, x.size(0)}, kF64), a);
-  const double root = std::sqrt(static_cast<double>(count));
   return features(x, W, FeatureMap::kPositive, b) * features(y, W, FeatureMap::kPositive, b) *
-         (root * root * std::pow(1 - 4 * a, 0.5 * static_cast<double>(x.size(0))));
+         static_cast<double>(count);
 }
 
 TEST(Oprf, IsUnbiased) {
@@ -115,6 +125,27 @@ TEST(Oprf, IsUnbiased) {
     EXPECT_LT(std::abs(estimate.mean().item<double>() - kernel), 4 * deviation) << "a = " << a;
     EXPECT_LT(deviation, 0.01 * kernel);
   }
+}
+
+// Without the constant the sums would be 47,000 times as large.
+TEST(Oprf, SumsWithoutRenormalisingAreThoseOfExactAttention) {
+  at::manual_seed(15);
+  constexpr std::int64_t kDraws = 2000, kRows = 64, kD = 64, kL = 5;
+  const double a = -0.1;
+  const Tensor q = at::randn({1, 1, kL, kD}, kF64) * 0.5, k = at::randn({1, 1, kL, kD}, kF64) * 0.5;
+  const Tensor v = at::randn({1, 1, kL, 2}, kF64);
+  const Tensor exact = (q.matmul(k.transpose(-1, -2)) / 8).exp().matmul(v);  // [1, 1, L, 2]
+  ProjectionOptions drawn;
+  drawn.heads = kDraws;
+  const auto [W, bias] = oprf(draw_projection(kRows, kD, drawn).to(at::kDouble), a);
+  FavorOptions options;
+  options.renormalize = Renormalize::kNo;
+  options.bias_q = options.bias_k = bias;
+  const auto per_draw = [](const Tensor& t) { return t.expand({1, kDraws, -1, -1}); };
+  const Tensor out = favor_attention(per_draw(q), per_draw(k), per_draw(v), W, options).squeeze(0);
+  const Tensor error = out.std(0) / std::sqrt(double{kDraws});  // [L, 2]
+  EXPECT_LT(((out.mean(0) - exact[0][0]) / error).abs().max().item<double>(), 4.0);
+  EXPECT_LT((error.norm() / exact.norm()).item<double>(), 0.05);
 }
 
 TEST(Oprf, LowersTheVarianceAtLargeNorms) {
@@ -170,6 +201,8 @@ TEST(Oprf, NamesWhatIsWrong) {
   expect(W, at::scalar_tensor(-INFINITY), "got -inf");
   expect(W, at::full({3}, -0.1), "a must have as many heads as the projection [2, 6, 4]");
   expect(W[0][0], at::scalar_tensor(-0.1), "projection must be [features, dim]");
+  const std::string rounding = message_of([] { parse_projection_rounding("fp8", "oprf"); });
+  EXPECT_EQ(rounding, "oprf: rounding must be bf16 or none, got \"fp8\"");
   const Tensor q = at::ones({1, 2, 3, 4});
   const std::string empty = message_of([&] { (void)fit_oprf(q, q.narrow(2, 0, 0)); });
   EXPECT_NE(empty.find("fit_oprf: q and k must not be empty"), std::string::npos) << empty;

@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "performer/ops/projection/oprf.h"
 #include "performer/ops/projection/projection.h"
 #include "performer/ops/projection/structured.h"
 
@@ -140,6 +141,23 @@ TEST(DrawProjectionOnTheGrid, IsTheRoundedDenseFormOfAStructuredDraw) {
     const Tensor exact = draw_structured(100, 31, options).dense(at::kDouble);
     EXPECT_FALSE(is_on_grid(exact));
     EXPECT_TRUE(at::equal(draw_projection(100, 31, options).to(at::kDouble), round_to_grid(exact)));
+  }
+}
+
+TEST(OprfOnTheGrid, RoundsTheScaledProjectionOfAnyFloatingType) {
+  const Tensor W = draw_projection(64, 16);
+  for (const auto dtype : {at::kDouble, at::kFloat, at::kHalf, at::kBFloat16}) {
+    for (const double a : {-2.0, -0.1, 0.0, 0.1}) {
+      const auto [scaled, bias] = oprf(W.to(dtype), a);
+      EXPECT_EQ(scaled.scalar_type(), dtype);
+      EXPECT_TRUE(is_on_grid(scaled)) << dtype << ", a = " << a;
+      const auto [free, other] = oprf(W.to(dtype), a, ProjectionRounding::kNone);
+      const Tensor off = (scaled - free).to(at::kDouble).norm();
+      EXPECT_LT(off.item<double>(), free.to(at::kDouble).norm().item<double>() / 256);
+      if (a == 0) {
+        EXPECT_TRUE(at::equal(scaled, free)) << "W was there already";
+      }
+    }
   }
 }
 

@@ -96,7 +96,7 @@ def test_oprf_is_the_positive_map_with_biases():
     q, k, v, W = make_inputs(std=1.5)
     a = performer.fit_oprf(q, k)
     assert a.shape == (2,) and (a < 0).all()
-    W2, b = performer.oprf(W, a)
+    W2, b = performer.oprf(W, a, rounding="none")
     out = performer.favor_attention(q, k, v, W2, bias_q=b, bias_k=b)
     for head in range(2):
         x, y = (t[:, head] * DIM**-0.25 for t in (q, k))
@@ -109,9 +109,13 @@ def test_oprf_is_the_positive_map_with_biases():
 
         A = phi(x) @ phi(y).mT
         torch.testing.assert_close(out[:, head], (A / A.sum(-1, keepdim=True)) @ v[:, head])
-    W2, b = performer.oprf(W, -0.25)
+    W2, b = performer.oprf(W, -0.25, rounding="none")
     torch.testing.assert_close(W2, W * math.sqrt(2))
-    torch.testing.assert_close(b, -0.25 * W.square().sum(-1))
+    torch.testing.assert_close(b, -0.25 * W.square().sum(-1) + DIM / 4 * math.log(2))
+    W2, b = performer.oprf(W, -0.25)
+    assert torch.equal(W2, W2.bfloat16().double())
+    torch.testing.assert_close(W2, W * math.sqrt(2), rtol=1 / 256, atol=0)
+    torch.testing.assert_close(b, -0.125 * W2.square().sum(-1) + DIM / 4 * math.log(2))
 
 
 def test_oprf_gradients_reach_the_projection_and_not_a():
@@ -156,7 +160,8 @@ def test_operators_pass_opcheck():
         ops.approximation_quality.default,
         (q, k, v, W, "positive", True, None, None, *none5, 4, 0),
     )
-    opcheck(ops.oprf.default, (W, torch.tensor(-0.1)))
+    for rounding in ("bf16", "none"):
+        opcheck(ops.oprf.default, (W, torch.tensor(-0.1), rounding))
     opcheck(ops.fit_oprf.default, (q, k, None, None))
 
 
@@ -182,6 +187,7 @@ def test_maps_compile_without_graph_breaks():
         (lambda q, k, v, W: performer.exact_attention(q, k, v[:, :1]), "v must be"),
         (lambda q, k, v, W: performer.oprf(W, 0.2), "a must be finite and below 1/8"),
         (lambda q, k, v, W: performer.oprf(W, math.nan), "got nan"),
+        (lambda q, k, v, W: performer.oprf(W, -0.1, "int8"), "oprf: rounding must be bf16 or none"),
         (
             lambda q, k, v, W: performer.approximation_quality(q, k, v, W, samples=0),
             "samples must be positive, got 0",

@@ -8,6 +8,7 @@
 
 #include "performer/ops/checks.h"
 #include "performer/ops/exact/softmax_rows.h"
+#include "performer/ops/projection/grid.h"
 
 namespace performer {
 namespace {
@@ -59,20 +60,23 @@ Tensor mean_squared_sum(const Tensor& x, const Tensor& y, const Tensor& real) {
 
 }  // namespace
 
-std::pair<Tensor, Tensor> oprf(const Tensor& W, const Tensor& a) {
+std::pair<Tensor, Tensor> oprf(const Tensor& W, const Tensor& a, ProjectionRounding rounding) {
   check_oprf(W, a);
   Tensor w = W, value = a.detach().to(W.device(), at::kDouble);
   if (a.dim() == 1) {
     w = expand_projection(W, a.size(0));
     value = value.view({-1, 1, 1});
   }
-  const Tensor w64 = w.to(at::kDouble);
-  const Tensor bias = value * w64.square().sum(-1, /*keepdim=*/true);  // [..., M, 1]
-  return {(w64 * (1 - 4 * value).sqrt()).to(W.scalar_type()), bias.squeeze(-1).to(W.scalar_type())};
+  const Tensor factor = 1 - 4 * value;
+  Tensor scaled = w.to(at::kDouble) * factor.sqrt();
+  if (rounding == ProjectionRounding::kBf16) scaled = round_to_grid(scaled);
+  scaled = scaled.to(W.scalar_type());
+  const Tensor terms = value / factor * scaled.to(at::kDouble).square() + factor.log() / 4;
+  return {scaled, terms.sum(-1).to(W.scalar_type())};
 }
 
-std::pair<Tensor, Tensor> oprf(const Tensor& W, double a) {
-  return oprf(W, at::scalar_tensor(a, at::kDouble));
+std::pair<Tensor, Tensor> oprf(const Tensor& W, double a, ProjectionRounding rounding) {
+  return oprf(W, at::scalar_tensor(a, at::kDouble), rounding);
 }
 
 Tensor fit_oprf(const Tensor& q, const Tensor& k, std::optional<double> scale,
@@ -97,11 +101,12 @@ Tensor fit_oprf(const Tensor& q, const Tensor& k, std::optional<double> scale,
 }
 
 TORCH_LIBRARY_FRAGMENT(performer, m) {
-  m.def("oprf(Tensor projection, Tensor a) -> (Tensor projection, Tensor bias)",
-        [](const Tensor& W, const Tensor& a) {
-          auto [scaled, bias] = oprf(W, a);
-          return std::make_tuple(scaled, bias);
-        });
+  m.def(
+      "oprf(Tensor projection, Tensor a, str rounding='bf16') -> (Tensor projection, Tensor bias)",
+      [](const Tensor& W, const Tensor& a, std::string_view rounding) {
+        auto [scaled, bias] = oprf(W, a, parse_projection_rounding(rounding, "oprf"));
+        return std::make_tuple(scaled, bias);
+      });
   m.def("fit_oprf(Tensor q, Tensor k, float? scale, Tensor? key_mask) -> Tensor",
         [](const Tensor& q, const Tensor& k, std::optional<double> scale,
            const std::optional<Tensor>& key_mask) {

@@ -5,18 +5,26 @@
 #include <optional>
 #include <utility>
 
-#include "performer/ops/feature_map.h"
+#include "performer/ops/projection/projection.h"
 
 namespace performer {
 
 /// Optimal positive random features (FAVOR++): the "positive" map with
-///   W2 = sqrt(1 - 4a) W  and, for queries and keys alike, the bias b_r = a |w_r|^2,
+///   W2 = sqrt(1 - 4a) W  and, for queries and keys alike, the bias
+///   b_r = a |w2_r|^2 / (1 - 4a) + (D/4) ln(1 - 4a),
 /// whose log features a |w|^2 + sqrt(1 - 4a) w.x - |x|^2/2 are bounded above in w for a < 0.
 /// W: [M, D] or [heads, M, D];  a < 1/8, a constant for gradients: one number, or [heads] (a shared
-/// W then becomes one per head).  Returns W2 in W's dtype and b [M] or [heads, M]. Unbiased for
-/// Gaussian w up to the constant (1 - 4a)^(-D/2), which renormalised attention cancels.
-std::pair<Tensor, Tensor> oprf(const Tensor& W, const Tensor& a);
-std::pair<Tensor, Tensor> oprf(const Tensor& W, double a);
+/// W then becomes one per head).  Returns W2 in W's dtype, rounded to the grid of draw_projection
+/// unless `rounding` says none, and b [M] or [heads, M] of the rows w2_r as they are then. Rounding
+/// has the gradient of the identity.
+///
+/// Unbiased for Gaussian w: phi(x).phi(y) estimates exp(x.y) itself. The second term of b, the same
+/// for all rows, cancels in renormalised attention; without it the estimate would be too large by
+/// (1 - 4a)^(-D/2).
+std::pair<Tensor, Tensor> oprf(const Tensor& W, const Tensor& a,
+                               ProjectionRounding rounding = ProjectionRounding::kBf16);
+std::pair<Tensor, Tensor> oprf(const Tensor& W, double a,
+                               ProjectionRounding rounding = ProjectionRounding::kBf16);
 
 /// The a that minimises the mean log second moment of the estimate over all pairs of a query and a
 /// real key: with phi = mean |x + y|^2 / D,
