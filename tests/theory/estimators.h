@@ -17,11 +17,13 @@ struct Shape {
 };
 
 /// Independent draws of W as the library makes them, [draws, M, D] float64.
-inline Tensor draw_many(ProjectionKind kind, ProjectionNorm norm, const Shape& shape) {
+inline Tensor draw_many(ProjectionKind kind, ProjectionNorm norm, const Shape& shape,
+                        ProjectionRounding rounding = ProjectionRounding::kBf16) {
   constexpr std::int64_t kHeads = 50'000;
   ProjectionOptions options;
   options.kind = kind;
   options.norm = norm;
+  options.rounding = rounding;
   options.seed = 20'240'229;
   std::vector<Tensor> parts;
   for (std::int64_t done = 0; done < shape.draws; done += kHeads, ++options.draw) {
