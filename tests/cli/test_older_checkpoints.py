@@ -8,34 +8,39 @@ import pytest
 from conftest import ROOT, answer, run_program
 from training_runs import checkpoint, metrics, reseal, steps_with_checkpoints, train
 
-OLDER = ROOT / "tests/fixtures/2c2be99"
-RECIPE = OLDER / "recipe.toml"
+FIXTURES = ROOT / "tests/fixtures"
 EXACTLY = 2e-6  # as in test_golden.py: what instruction sets differ by
 
 
+@pytest.fixture(params=["2c2be99", "642545a"])  # checkpoints of version 1 and 2
+def older(request: pytest.FixtureRequest) -> Path:
+    return Path(FIXTURES / request.param)
+
+
 @pytest.fixture
-def run(tmp_path: Path) -> Path:
-    return Path(shutil.copytree(OLDER / "run", tmp_path / "run"))
+def run(older: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(older / "run", tmp_path / "run"))
 
 
-def test_an_older_checkpoint_scores_what_its_program_said(run: Path) -> None:
-    (then,) = json.loads((OLDER / "eval.json").read_text())["splits"].values()
+def test_an_older_checkpoint_scores_what_its_program_said(older: Path, run: Path) -> None:
+    (then,) = json.loads((older / "eval.json").read_text())["splits"].values()
     (now,) = answer("eval", run, "--split", "valid")["splits"].values()
     for key in ("samples", "targets"):
         assert now[key] == then[key]
     assert now["loss"] == pytest.approx(then["loss"], rel=EXACTLY)
 
 
-def test_an_older_checkpoint_generates_what_its_program_did(run: Path) -> None:
-    then = json.loads((OLDER / "generate.json").read_text())["sequences"]
+def test_an_older_checkpoint_generates_what_its_program_did(older: Path, run: Path) -> None:
+    then = json.loads((older / "generate.json").read_text())["sequences"]
     now = answer("generate", run, "--n", "2", "--length", "20", "--seed", "3")["sequences"]
     assert [s["text"] for s in now] == [s["text"] for s in then]
 
 
-def test_an_older_run_goes_on_as_by_its_own_program(run: Path) -> None:
-    said = train(RECIPE, run, "train.steps=8")
+def test_an_older_run_goes_on_as_by_its_own_program(older: Path, run: Path) -> None:
+    said = train(older / "recipe.toml", run, "train.steps=8")
     assert "resuming at step 4" in said
-    then = [json.loads(line) for line in (OLDER / "eight_steps.jsonl").read_text().splitlines()]
+    assert "model.attention.rounding is none, as in" in said
+    then = [json.loads(line) for line in (older / "eight_steps.jsonl").read_text().splitlines()]
     for name in ("loss", "gradient_norm", "valid_loss"):
         want = [line[name] for line in then if name in line]
         assert [line[name] for line in metrics(run) if name in line] == pytest.approx(
@@ -47,13 +52,46 @@ def test_an_older_run_goes_on_as_by_its_own_program(run: Path) -> None:
     saved = json.loads((checkpoint(run) / "trainer.json").read_text())
     assert saved["data"]["train"]["samples"] == 12
     manifest = json.loads((checkpoint(run) / "manifest.json").read_text())
-    assert manifest["version"] == 2
+    assert manifest["version"] == 3
+    assert rounding_of(run) == "none"
+    # The recipe does not name the key: the run still decides.
+    assert "resuming at step 8" in train(older / "recipe.toml", run, "train.steps=9")
+    assert rounding_of(run) == "none"
+
+
+def rounding_of(run: Path) -> str:
+    config = json.loads((checkpoint(run) / "config.json").read_text())
+    return str(config["model"]["attention"]["rounding"])
+
+
+def test_another_rounding_is_refused_and_a_restart_takes_that_of_today(
+    older: Path, run: Path
+) -> None:
+    again = ("train", older / "recipe.toml", "--out", run)
+    done = run_program(*again, "--set", "model.attention.rounding=bf16")
+    assert done.returncode == 2, done.stderr
+    assert 'model.attention.rounding is "none" there and "bf16" here' in done.stderr
+    done = run_program(*again, "--restart")
+    assert done.returncode == 0, done.stderr
+    assert rounding_of(run) == "bf16"
+
+
+def test_a_damaged_checkpoint_leaves_the_rounding_to_an_older_one(
+    recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    train(recipe, out, "model.attention.rounding=none", "train.steps=2", "train.checkpoint_every=1")
+    (checkpoint(out) / "config.json").write_text("{}")
+    said = train(recipe, out, "train.steps=2", "train.checkpoint_every=1")
+    assert "resuming at step 1" in said
+    assert rounding_of(out) == "none"
 
 
 @pytest.mark.parametrize(
     ("name", "key"),
     [
         ("config.json", "guard.max_rollbacks"),
+        ("config.json", "model.attention.rounding"),
         ("config.json", "model.attention.kernel"),
         ("trainer.json", "regular"),
         ("trainer.json", "data"),

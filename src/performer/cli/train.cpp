@@ -81,7 +81,11 @@ std::string summary(const run::Progress& progress, std::string_view outcome,
 }
 
 ExitCode run_train(const TrainOptions& o) {
-  const auto recipe = run::read_recipe(o.recipe, o.assignments, o.changes);
+  const std::filesystem::path out =
+      o.out.empty() ? std::filesystem::path("runs") / std::filesystem::path(o.recipe).stem()
+                    : std::filesystem::path(o.out);
+  const auto defaults = o.restart ? run::Recipe() : run::defaults_of_run(out);
+  const auto recipe = run::read_recipe(o.recipe, o.assignments, o.changes, defaults);
   if (o.dump_config) {
     fmt::print("{}", run::recipe_to_toml(recipe));
     return ExitCode::kOk;
@@ -93,9 +97,6 @@ ExitCode run_train(const TrainOptions& o) {
     fmt::print("{}", o.json ? plan.to_json() : plan.to_text());
     return ExitCode::kOk;
   }
-  const std::filesystem::path out =
-      o.out.empty() ? std::filesystem::path("runs") / std::filesystem::path(o.recipe).stem()
-                    : std::filesystem::path(o.out);
   const train::TrainerOptions options{
       out, device, o.overfit, o.restart, o.new_data, keys_of(o.changes), o.recipe};
   train::Trainer trainer(recipe, options);

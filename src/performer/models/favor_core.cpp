@@ -22,6 +22,7 @@ void FavorCore::redraw(std::int64_t draw) {
   ProjectionOptions options;
   options.kind = parse_projection_kind(config_.projection);
   options.norm = parse_projection_norm(config_.projection_norm);
+  options.rounding = parse_projection_rounding(config_.rounding);
   if (config_.per_head) options.heads = heads_;
   options.seed = config_.seed;
   options.layer = layer_;

@@ -58,6 +58,7 @@ void check_favor(const ModelConfig& c) {
   one_of("attention.projection", a.projection,
          {"iid", "orthogonal", "simplex", "hadamard", "givens"});
   one_of("attention.projection_norm", a.projection_norm, {"chi", "sqrt_d"});
+  one_of("attention.rounding", a.rounding, {"bf16", "none"});
   if (a.features > 0) check_projection_sizes(c);
   if (!is_softmax_map(parse_feature_map(a.kernel))) return;
   if (a.features == 0) {

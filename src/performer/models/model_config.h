@@ -24,6 +24,7 @@ struct AttentionConfig {
   std::int64_t features = 256;
   std::string projection = "orthogonal";
   std::string projection_norm = "chi";
+  std::string rounding = "bf16";
   std::int64_t redraw_interval = 0;
   bool per_head = true;
   bool renormalize = true;
@@ -57,6 +58,9 @@ void visit_fields(Config& c, Visitor&& field) {
         {"iid", "orthogonal", "simplex", "hadamard", "givens"});
   field("projection_norm", c.projection_norm, "favor: norms of the rows (sqrt_d: SMREG).",
         {"chi", "sqrt_d"});
+  field("rounding", c.rounding,
+        "favor: entries of the projection become bfloat16 numbers; none: they stay float32.",
+        {"bf16", "none"});
   field("redraw_interval", c.redraw_interval,
         "Steps between draws of new random projections; 0: never.", Range{0, kMaxSteps});
   field("per_head", c.per_head, "favor: one projection per head, or one for all.");

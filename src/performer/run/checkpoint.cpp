@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include "performer/core/error.h"
 #include "performer/core/file.h"
@@ -77,9 +78,10 @@ void check_files(const fs::path& folder, const Manifest& manifest) {
   }
 }
 
-bool has(const Manifest& manifest, std::string_view name) {
-  return std::any_of(manifest.files.begin(), manifest.files.end(),
-                     [&](const ManifestFile& file) { return file.name == name; });
+const ManifestFile* find(const Manifest& manifest, std::string_view name) {
+  const auto found = std::find_if(manifest.files.begin(), manifest.files.end(),
+                                  [&](const ManifestFile& file) { return file.name == name; });
+  return found == manifest.files.end() ? nullptr : &*found;
 }
 
 constexpr std::array<std::string_view, 4> kFixedFiles{"model.safetensors", "trainer.safetensors",
@@ -99,7 +101,7 @@ Checkpoint Checkpoint::open(const fs::path& folder) {
   checkpoint.manifest_ = parse_manifest(text, manifest.string());
   checkpoint.manifest_sha256_ = sha256_of(text);
   for (const std::string_view name : kFixedFiles) {
-    if (!has(checkpoint.manifest_, name)) {
+    if (find(checkpoint.manifest_, name) == nullptr) {
       fail(ExitCode::kCorrupt, "{}: does not list {}", manifest.string(), name);
     }
   }
@@ -121,6 +123,18 @@ std::map<std::string, std::string> Checkpoint::tokenizer() const {
     }
   }
   return files;
+}
+
+StoredConfig read_config(const fs::path& folder) {
+  const fs::path place = folder / "manifest.json", config = folder / "config.json";
+  const Manifest manifest = parse_manifest(read_own(place, kMaxManifest), place.string());
+  std::string text = read_own(config, kMaxConfigBytes);
+  const ManifestFile* listed = find(manifest, "config.json");
+  if (listed == nullptr || sha256_of(text) != listed->sha256) {
+    fail(ExitCode::kCorrupt, "{}: damaged: its hash is not the one in the manifest",
+         config.string());
+  }
+  return {std::move(text), manifest.version};
 }
 
 Pointer read_pointer(const fs::path& file) {

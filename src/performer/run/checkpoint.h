@@ -41,6 +41,13 @@ class Checkpoint {
   std::string manifest_sha256_;
 };
 
+/// config.json of the checkpoint in `folder`, verified, without a look at its large files.
+struct StoredConfig {
+  std::string text;
+  std::int64_t version = 0;  // of the checkpoint
+};
+StoredConfig read_config(const std::filesystem::path& folder);
+
 /// A run's pointer file, and the hash of a checkpoint's manifest as it is; kCorrupt where the file
 /// is missing, no regular file or damaged.
 Pointer read_pointer(const std::filesystem::path& file);

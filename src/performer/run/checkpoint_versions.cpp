@@ -11,25 +11,29 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct LaterKey {
-  const char* place;  // JSON pointer
-  const char* value;  // JSON
+  std::int64_t since;  // the first version of which every checkpoint has it
+  const char* place;   // JSON pointer
+  const char* value;   // JSON
 };
 
-// Version 1 was written by many programs: these keys came one by one, so any of them may be absent.
+// Version 1 was written by many programs: its later keys came one by one, so any of them may be
+// absent.
 constexpr LaterKey kLaterInConfig[] = {
-    {"/guard/max_rollbacks", "5"},  // there was no limit; a run goes on under the default of today
+    // There was no limit; a run goes on under the default of today.
+    {2, "/guard/max_rollbacks", "5"},
+    {3, "/model/attention/rounding", R"("none")"},  // projections were float32
 };
 constexpr LaterKey kLaterInTrainer[] = {
-    {"/regular", "0"},         // no checkpoint yet that rollbacks go to
-    {"/rollbacks", "0"},       // none counted
-    {"/data", "null"},         // not recorded, so any data are taken as those of the run
-    {"/changes", "[]"},        // a run could not go on with another recipe
-    {"/reporter/lines", "0"},  // not counted, so none can be missed
+    {2, "/regular", "0"},         // no checkpoint yet that rollbacks go to
+    {2, "/rollbacks", "0"},       // none counted
+    {2, "/data", "null"},         // not recorded, so any data are taken as those of the run
+    {2, "/changes", "[]"},        // a run could not go on with another recipe
+    {2, "/reporter/lines", "0"},  // not counted, so none can be missed
 };
 
 void complete(Json& json, std::span<const LaterKey> keys, std::int64_t version) {
-  if (version >= kCheckpointVersion) return;
   for (const auto& key : keys) {
+    if (version >= key.since) continue;
     const Json::json_pointer place(key.place);
     const auto section = place.parent_pointer();
     if (json.contains(place) || !json.contains(section) || !json[section].is_object()) continue;

@@ -41,7 +41,7 @@ Progress progress_from_json(const JsonView& json, std::int64_t step, std::int64_
   progress.regular = json.at("regular").integer(0, step);
   progress.rollbacks = json.at("rollbacks").integer(0);
   const auto data = json.at("data");
-  if (version == kCheckpointVersion || !data.value().is_null()) {  // null: not recorded then
+  if (version > 1 || !data.value().is_null()) {  // null: not recorded then
     data.at("train");
     for (const auto& item : data.value().items()) {
       const auto split = data.at(item.key());

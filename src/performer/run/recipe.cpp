@@ -85,8 +85,8 @@ void check(const Recipe& recipe) {
 }
 
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
-                   const std::vector<std::string>& changes) {
-  Recipe recipe;
+                   const std::vector<std::string>& changes, const Recipe& defaults) {
+  Recipe recipe = defaults;
   auto tree = ConfigTree::from_toml_file(path);
   ConfigTree given;
   for (const auto& assignment : assignments) {

@@ -38,9 +38,9 @@ void visit_fields(Config& c, Visitor&& field) {
 }
 
 /// Reads a recipe, applies the assignments of `--set` and then those of `--change` in order, and
-/// checks every rule on it.
+/// checks every rule on it. What none of them names is as in `defaults`.
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
-                   const std::vector<std::string>& changes = {});
+                   const std::vector<std::string>& changes = {}, const Recipe& defaults = {});
 /// The recipe of the config.json of a checkpoint of that version; kCorrupt where a key is missing.
 Recipe recipe_from_json(const std::string& text, const std::string& source,
                         std::int64_t version = kCheckpointVersion);

@@ -7,9 +7,13 @@
 
 #include "performer/core/config.h"
 #include "performer/core/error.h"
+#include "performer/core/file.h"
 #include "performer/core/json.h"
+#include "performer/core/log.h"
 #include "performer/core/safe_text.h"
 #include "performer/core/sha256.h"
+#include "performer/run/checkpoint.h"
+#include "performer/run/checkpoint_folders.h"
 #include "performer/run/tokenizer_files.h"
 
 namespace performer::run {
@@ -87,6 +91,30 @@ std::vector<Change> changes_from_json(const JsonView& json) {
                        c.at("after").value().dump()});
   }
   return changes;
+}
+
+Recipe defaults_of_run(const std::filesystem::path& run_folder) {
+  Recipe defaults;
+  if (!is_there(run_folder / "checkpoints")) return defaults;
+  auto steps = saved_steps(run_folder / "checkpoints");
+  std::reverse(steps.begin(), steps.end());
+  for (const std::int64_t step : steps) {
+    const auto folder = checkpoint_folder(run_folder, step);
+    try {
+      const auto config = read_config(folder);
+      const auto before =
+          recipe_from_json(config.text, (folder / "config.json").string(), config.version);
+      auto& rounding = defaults.model.attention.rounding;
+      if (rounding != before.model.attention.rounding) {
+        log_info("model.attention.rounding is {}, as in {}", before.model.attention.rounding,
+                 folder.string());
+      }
+      rounding = before.model.attention.rounding;
+      break;
+    } catch (const Error&) {  // an older one tells as well
+    }
+  }
+  return defaults;
 }
 
 void check_changeable(const std::string& key) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <set>
@@ -32,6 +33,11 @@ struct Resumed {
   std::int64_t step = 0;
   std::set<std::string> changeable;  // keys that the user has named
 };
+
+/// The defaults of a recipe that goes on with the run in `run_folder`, if there is one: a key that
+/// recipes did not have when the run began is as the run has it, so that the same command resumes.
+/// Whether its checkpoints are sound is for resuming to say.
+Recipe defaults_of_run(const std::filesystem::path& run_folder);
 
 /// The keys that differ and matter; kUsage naming all that must not differ.
 std::vector<Change> compare_recipes(const Recipe& before, const Recipe& now,
