@@ -24,6 +24,7 @@ class KeepsProjection(nn.Module):
     head_dim: int
     kind: str
     norm: str
+    rounding: str = "none"  # of modules pickled before this was an option
     seed: int
     layer: int
     feature_map: str | ElementwiseMap
@@ -52,6 +53,7 @@ class KeepsProjection(nn.Module):
             seed=self.seed,
             layer=self.layer,
             draw=draw,
+            rounding=self.rounding,
         )
 
     def _check_options(self, heads: int, kv_heads: int, dtype: torch.dtype) -> None:

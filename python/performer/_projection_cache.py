@@ -40,9 +40,10 @@ def cached_projection(
     seed: int,
     layer: int,
     device: str,
+    rounding: str = "bf16",
 ) -> Tensor:
     """W [heads, M, D] float32 on `device`. Nothing may write to it."""
-    key = (num_features, dim, heads, kind, norm, seed, layer, device)
+    key = (num_features, dim, heads, kind, norm, rounding, seed, layer, device)
     if device.startswith("cuda") and torch.cuda.is_current_stream_capturing():
         # A graph reads the address again long after the cache may have let the tensor go.
         raise RuntimeError(
@@ -64,7 +65,8 @@ def cached_projection(
             _disable_current_modes(),
             torch._C._DisableFuncTorch(),
         ):
-            W = draw_projection(num_features, dim, heads, kind, norm, seed, layer).to(device)
+            W = draw_projection(num_features, dim, heads, kind, norm, seed, layer, 0, rounding)
+            W = W.to(device)
         _drawn[key] = W
         if len(_drawn) > CAPACITY:
             _drawn.popitem(last=False)

@@ -25,6 +25,7 @@ def advance(layer: FavorAttention) -> None:
             layer.norm,
             layer.seed,
             layer.layer,
+            layer.rounding,
         )
     elif not _recomputing():
         calls = int(layer.calls.item())
@@ -48,6 +49,7 @@ def _advance_draw(
     norm: str,
     seed: int,
     layer: int,
+    rounding: str = "bf16",
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Projection, draw and calls after one more call; new tensors, as a pure operator must give."""
     _check(projection, draw, calls, interval)
@@ -58,7 +60,7 @@ def _advance_draw(
         draw = draw + 1
         heads = None if projection.dim() == 2 else projection.shape[0]
         new: Tensor = torch.ops.performer.draw_projection(
-            *projection.shape[-2:], heads, kind, norm, seed, layer, int(draw.item())
+            *projection.shape[-2:], heads, kind, norm, seed, layer, int(draw.item()), rounding
         )
         projection = new.to(projection)
     else:
@@ -92,6 +94,7 @@ def _(
     norm: str,
     seed: int,
     layer: int,
+    rounding: str = "bf16",
 ) -> tuple[Tensor, Tensor, Tensor]:
     _check(projection, draw, calls, interval)
     return torch.empty_like(projection), torch.empty_like(draw), torch.empty_like(calls)

@@ -27,7 +27,8 @@ class FavorAttention(MultiheadNames):
         num_heads: H; num_kv_heads: Hkv divides H, None is H.
         num_features: M, rows of the projection; None for none (generalised maps f(x)).
         causal, feature_map, scale, eps, renormalize: as in performer.favor_attention.
-        kind, norm, seed, layer: as in performer.draw_projection; give each layer its number.
+        kind, norm, seed, layer, rounding: as in performer.draw_projection; give each layer its
+            number.
         redraw_interval: a new projection every so many forward calls in train(); None: never.
         shared_projection: one projection for all heads instead of one per key head.
         bias, out_bias: of the linear maps; out_bias None is bias.
@@ -40,8 +41,10 @@ class FavorAttention(MultiheadNames):
             0 and False alone are accepted.
 
     The projection, the number of the draw and the calls counted for the schedule are buffers and
-    go with the state dict. The projection stays float32 under .half() and .bfloat16(). A draw is a
-    function of (seed, layer, draw) alone, so that replicas agree without talking.
+    go with the state dict, where a loaded projection stays as it was saved, whatever `rounding`
+    says; the redraws after it follow the option. The projection stays float32 under .half() and
+    .bfloat16(). A draw is a function of (seed, layer, draw) alone, so that replicas agree without
+    talking.
 
     A redraw replaces the projection and does not write to the old one: graphs that await their
     backward pass keep theirs. Recomputation by activation checkpointing never redraws and uses the
@@ -91,6 +94,7 @@ class FavorAttention(MultiheadNames):
         head_dim: int | None = None,
         kdim: int | None = None,
         vdim: int | None = None,
+        rounding: str = "bf16",
         dropout: float = 0.0,
         add_bias_kv: bool = False,
         add_zero_attn: bool = False,
@@ -108,7 +112,7 @@ class FavorAttention(MultiheadNames):
         self.kdim = embed_dim if kdim is None else kdim
         self.vdim = embed_dim if vdim is None else vdim
         self.batch_first, self.rotary, self.dropout = batch_first, rotary, 0.0
-        self.num_features, self.kind, self.norm = num_features, kind, norm
+        self.num_features, self.kind, self.norm, self.rounding = num_features, kind, norm, rounding
         self.causal, self.feature_map = causal, feature_map
         self.scale, self.eps, self.renormalize = scale, eps, renormalize
         self.seed, self.layer = seed, layer
@@ -272,8 +276,9 @@ class FavorAttention(MultiheadNames):
             f"embed_dim={self.embed_dim}, num_heads={self.num_heads}, "
             f"num_features={self.num_features}, causal={self.causal}, "
             f"feature_map={self.feature_map!r}, kind={self.kind!r}, norm={self.norm!r}, "
-            f"num_kv_heads={self.num_kv_heads}, redraw_interval={self.redraw_interval}, "
-            f"batch_first={self.batch_first}, rotary={self.rotary}"
+            f"rounding={self.rounding!r}, num_kv_heads={self.num_kv_heads}, "
+            f"redraw_interval={self.redraw_interval}, batch_first={self.batch_first}, "
+            f"rotary={self.rotary}"
         )
 
     def _projection_heads(self) -> int | None:

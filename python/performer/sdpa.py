@@ -33,6 +33,7 @@ def scaled_dot_product_attention(
     norm: str = "chi",
     seed: int = 0,
     layer: int = 0,
+    rounding: str = "bf16",
 ) -> Tensor:
     """FAVOR+ where torch.nn.functional.scaled_dot_product_attention stands, at linear cost.
 
@@ -49,9 +50,9 @@ def scaled_dot_product_attention(
         is_causal: needs Lq == Lk.
         scale: None is 1/sqrt(D), for generalised maps 1.
         enable_gqa: Hkv may divide H, as in torch; without it Hkv must be H.
-        num_features, kind, norm, seed, layer: the projection, as in draw_projection, one for each
-            key head; give each place of a model its own layer. It is drawn once and kept, up to 64
-            of them. A CUDA graph needs FavorSDPA, which holds its projection.
+        num_features, kind, norm, seed, layer, rounding: the projection, as in draw_projection, one
+            for each key head; give each place of a model its own layer. It is drawn once and kept,
+            up to 64 of them. A CUDA graph needs FavorSDPA, which holds its projection.
         feature_map, eps: as in favor_attention; num_features=None with generalised maps f(x).
 
     Example:
@@ -61,7 +62,8 @@ def scaled_dot_product_attention(
     W = None
     if num_features is not None:
         dim, heads = index(query.shape[-1]), index(key.shape[1] if key.dim() > 3 else 1)
-        W = cached_projection(num_features, dim, heads, kind, norm, seed, layer, str(query.device))
+        drawn = (num_features, dim, heads, kind, norm, seed, layer)
+        W = cached_projection(*drawn, str(query.device), rounding)
     return _attend(
         (query, key, value),
         (attn_mask, dropout_p, enable_gqa),
@@ -85,7 +87,7 @@ class FavorSDPA(KeepsProjection):
         num_heads: heads of the keys; None is one projection for all heads.
         num_features, feature_map, scale, eps: as in favor_attention.
         causal: every call is causal, whatever its is_causal.
-        kind, norm, seed, layer: as in draw_projection.
+        kind, norm, seed, layer, rounding: as in draw_projection.
 
     Example:
         >>> attend = performer.FavorSDPA(head_dim=64, num_heads=8, layer=3)
@@ -106,13 +108,15 @@ class FavorSDPA(KeepsProjection):
         norm: str = "chi",
         seed: int = 0,
         layer: int = 0,
+        rounding: str = "bf16",
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
         self.head_dim, self.num_heads, self.num_features = head_dim, num_heads, num_features
         self.feature_map, self.causal = feature_map, causal
         self.scale, self.eps = scale, eps
-        self.kind, self.norm, self.seed, self.layer = kind, norm, seed, layer
+        self.kind, self.norm, self.rounding = kind, norm, rounding
+        self.seed, self.layer = seed, layer
         W = self._draw(0)
         if W is not None:
             W = W.to(torch.empty(0, device=device).device)

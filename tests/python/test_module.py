@@ -115,6 +115,38 @@ def test_redraws_every_interval_of_training_calls_only():
     assert torch.equal(layer.projection, drawn[3])
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("rounding", ["bf16", "none"])
+def test_redraws_keep_to_the_rounding(rounding, compiled):
+    layer, x = layer_and_input(redraw_interval=1, seed=4, rounding=rounding)
+    call = torch.compile(layer, fullgraph=True, backend="aot_eager") if compiled else layer
+    for draw in range(3):
+        call(x)
+        want = performer.draw_projection(6, 4, heads=2, seed=4, draw=draw, rounding=rounding)
+        assert torch.equal(layer.projection, want)
+        assert torch.equal(want, want.bfloat16().float()) == (rounding == "bf16")
+    layer.reset_parameters()
+    want = performer.draw_projection(6, 4, heads=2, seed=4, rounding=rounding)
+    assert torch.equal(layer.projection, want)
+
+
+def test_a_loaded_projection_stays_as_it_was_saved():
+    """Modules of before the option have float32 projections; redraws follow the option."""
+    older, x = layer_and_input(rounding="none", causal=True)
+    layer, _ = layer_and_input(causal=True)
+    layer.load_state_dict(older.state_dict())
+    assert torch.equal(layer.projection, older.projection)
+    assert torch.equal(layer(x), older(x))
+    layer.redraw()
+    assert torch.equal(layer.projection, performer.draw_projection(6, 4, heads=2, draw=1))
+    pickled = copy.deepcopy(older)
+    del pickled.rounding  # what a whole pickled module of then lacks
+    pickled.redraw()
+    older.redraw()
+    assert torch.equal(pickled.projection, older.projection)
+    assert "rounding='none'" in repr(pickled)
+
+
 def test_never_redraws_without_an_interval():
     layer, x = layer_and_input()
     W = layer.projection

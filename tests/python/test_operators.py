@@ -140,7 +140,8 @@ def test_merge_states():
 
 def test_draws():
     draw = (8, 4, 2, "hadamard", "chi", 0, 0, 0)
-    opcheck(OPS.draw_projection.default, draw)
+    for rounding in ((), ("bf16",), ("none",)):
+        opcheck(OPS.draw_projection.default, (*draw, *rounding))
     opcheck(OPS.draw_structured.default, draw)
 
 
@@ -156,7 +157,9 @@ def test_advance_draw():
     W = performer.draw_projection(8, 4, heads=2)
     for calls in (1, 2):  # without and with a redraw
         counters = (torch.tensor(0), torch.tensor(calls))
-        opcheck(OPS.advance_draw.default, (W, *counters, 2, "orthogonal", "chi", 0, 0))
+        given = (W, *counters, 2, "orthogonal", "chi", 0, 0)
+        for rounding in ((), ("none",)):
+            opcheck(OPS.advance_draw.default, (*given, *rounding))
 
 
 def test_every_operator_is_checked():

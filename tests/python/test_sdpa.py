@@ -50,9 +50,13 @@ def test_is_the_operator_with_a_projection_of_its_own():
     module = FavorSDPA(8, 2, 32, seed=5, layer=3)
     assert torch.equal(module(q, k, v, is_causal=True, scale=0.2), want)
     assert torch.equal(FavorSDPA(8, 2, 32, seed=5, layer=3, causal=True, scale=0.2)(q, k, v), want)
-    for other in ({"seed": 6}, {"layer": 4}, {"kind": "iid"}, {"norm": "sqrt_d"}):
+    for other in (
+        {"seed": 6}, {"layer": 4}, {"kind": "iid"}, {"norm": "sqrt_d"}, {"rounding": "none"},
+    ):  # fmt: skip
         got = attend(q, k, v, is_causal=True, scale=0.2, **options | other)
         assert not torch.equal(got, want), other
+        module = FavorSDPA(8, 2, 32, **{"seed": 5, "layer": 3} | other)
+        assert torch.equal(module(q, k, v, is_causal=True, scale=0.2), got), other
 
 
 MASKS = {
