@@ -28,16 +28,32 @@ class Result(NamedTuple):
     kv: Tensor
     normalizer: Tensor
     log2_scale: Tensor
+    near_keys: Tensor
+    near_values: Tensor
+    near_bias: Tensor
+    near_position: Tensor
     fingerprint: Tensor
 
-    def state(self) -> FavorState:
-        return FavorState(self.kv, self.normalizer, self.log2_scale, self.fingerprint)
+    def state(self, near: int = 0) -> FavorState:
+        state = FavorState(self.kv, self.normalizer, self.log2_scale, self.fingerprint)
+        if near == 0:
+            return state
+        return state._replace(
+            near_keys=self.near_keys,
+            near_values=self.near_values,
+            near_bias=self.near_bias,
+            near_position=self.near_position,
+        )
 
 
 def call_favor_attention(
-    qkv: tuple[Tensor, Tensor, Tensor], state: FavorState | None = None, **options: Any
+    qkv: tuple[Tensor, Tensor, Tensor],
+    state: FavorState | None = None,
+    *,
+    near: int = 0,
+    **options: Any,
 ) -> Result:
     """`options`: what else the schema names."""
     given = {} if state is None else dict(zip(_STATE, state, strict=True))
-    arguments = {**_ABSENT, **options, **given}
+    arguments = {**_ABSENT, **options, **given, "near": near}
     return Result(*_operator(*qkv, **arguments, for_backward=torch.is_grad_enabled()))

@@ -26,6 +26,7 @@ class FavorOptions(TypedDict, total=False):
     scale: float | None
     eps: float | None
     renormalize: bool
+    near: int
     key_mask: Tensor | None
     cu_seqlens_q: Tensor | None
     cu_seqlens_k: Tensor | None
@@ -35,6 +36,7 @@ class FavorOptions(TypedDict, total=False):
     bias_q: Tensor | None
     bias_k: Tensor | None
     key_bias: Tensor | None
+    query_bias: Tensor | None
     initial_state: FavorState | None
 
 
@@ -86,6 +88,7 @@ def favor_attention(
     scale: float | None = None,
     eps: float | None = None,
     renormalize: bool = True,
+    near: int = 0,
     key_mask: Tensor | None = None,
     cu_seqlens_q: Tensor | None = None,
     cu_seqlens_k: Tensor | None = None,
@@ -95,6 +98,7 @@ def favor_attention(
     bias_q: Tensor | None = None,
     bias_k: Tensor | None = None,
     key_bias: Tensor | None = None,
+    query_bias: Tensor | None = None,
     initial_state: FavorState | None = None,
     return_state: bool = False,
 ) -> Tensor | tuple[Tensor, FavorState]:
@@ -116,6 +120,9 @@ def favor_attention(
         eps: generalised maps only, phi = f(W x) + eps; None is 1e-3, for elu1 0, whose float32 rows
             are 0 where all W x of queries and keys are below -52 (docs/numerics.md).
         renormalize: False returns the numerator, sum_j phi(x_i) . phi(y_j) v_j.
+        near: tokens of a block, for softmax maps: keys of a query's own block and of its neighbours
+            (causal: of the block before, and its own up to itself) weigh exp(scale q.k) exactly,
+            under one denominator with the features of all others. 0 is the paper's FAVOR+.
         key_mask: bool [B, Lk], True is a real key.
         cu_seqlens_q, cu_seqlens_k: int [N + 1], bounds of N packed sequences; then B is 1.
         max_seqlen_q, max_seqlen_k: longest packed sequence, if known; lengths are checked against
@@ -123,7 +130,9 @@ def favor_attention(
         projection_k: the keys' own projection, shaped as W.
         bias_q, bias_k: [M'] or [heads, M'], added to the log features; softmax maps but
             trigonometric.
-        key_bias: [B, heads, Lk], added to the key's log feature; -inf removes the key.
+        key_bias: [B, heads, Lk], added to the key's log feature; -inf removes the key. With `near`
+            it counts in both fields, for loglinear in the far one alone.
+        query_bias: [B, heads, Lq], added to the query's log feature; loglinear with `near`.
         initial_state: keys before the first one; refused if of another W, map or scale.
         return_state: also return the state after the last key.
 
@@ -150,6 +159,8 @@ def favor_attention(
         "bias_q": bias_q,
         "bias_k": bias_k,
         "key_bias": key_bias,
+        "query_bias": query_bias,
+        "near": near,
     }
     if isinstance(feature_map, str):
         out, state = _call_operator(
@@ -184,11 +195,13 @@ def favor_step(
     scale: float | None = None,
     eps: float | None = None,
     renormalize: bool = True,
+    near: int = 0,
     key_mask: Tensor | None = None,
     projection_k: Tensor | Projection | None = None,
     bias_q: Tensor | None = None,
     bias_k: Tensor | None = None,
     key_bias: Tensor | None = None,
+    query_bias: Tensor | None = None,
 ) -> tuple[Tensor, FavorState]:
     """One more token of a causal sequence, at a cost of O(M' (D + Dv)) per head.
 
@@ -219,11 +232,13 @@ def favor_step(
         scale=scale,
         eps=eps,
         renormalize=renormalize,
+        near=near,
         key_mask=key_mask,
         projection_k=projection_k,
         bias_q=bias_q,
         bias_k=bias_k,
         key_bias=key_bias,
+        query_bias=query_bias,
         initial_state=state,
         return_state=True,
     )
@@ -288,7 +303,7 @@ def _call_operator(
     """`mark` is mixed into the fingerprints, so that the operator's own check compares it too."""
     if mark is None:
         result = call_favor_attention(qkv, state, **options)
-        return result.out, result.state()
+        return result.out, result.state(options["near"])
     if state is not None and state.fingerprint is not None:
         state = FavorState(state.kv, state.normalizer, state.log2_scale, state.fingerprint ^ mark)
     result = call_favor_attention(qkv, state, **options)

@@ -26,6 +26,12 @@ class FavorState(NamedTuple):
     normalizer: Tensor  # [N, Hs, M']
     log2_scale: Tensor  # [N, Hs, M'] int32
     fingerprint: Tensor | None = None  # int64 [1]: W, map and scale; None: not checked
+    # With a near field of b tokens a block, what the next token sees exactly: the block before its
+    # own in places 0 ... b - 1, what there is of its own from place b on.
+    near_keys: Tensor | None = None  # [N, Hkv, 2b, D] in the dtype of kv
+    near_values: Tensor | None = None  # [N, Hkv, 2b, Dv]
+    near_bias: Tensor | None = None  # [N, Hs, 2b] key_bias; -inf: no key here
+    near_position: Tensor | None = None  # int64 [N]: tokens since the first real one
 
     def reorder(self, index: Tensor) -> "FavorState":
         """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""

@@ -5,6 +5,7 @@
 #include "performer/ops/analysis/quality.h"
 #include "performer/ops/exact/attention.h"
 #include "performer/ops/favor/attention.h"
+#include "performer/ops/favor/merge.h"
 #include "performer/ops/favor/state.h"
 #include "performer/ops/favor/step.h"
 #include "performer/ops/feature_map.h"

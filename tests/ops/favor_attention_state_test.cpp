@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "performer/ops/favor/merge.h"
 #include "tests/support/oracle.h"
 
 namespace performer::testing {

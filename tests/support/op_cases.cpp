@@ -17,13 +17,14 @@ constexpr std::array kDtypes{std::pair{at::kDouble, "fp64"}, std::pair{at::kFloa
                              std::pair{at::kBFloat16, "bf16"}, std::pair{at::kHalf, "fp16"}};
 
 // In the order of a line.
-constexpr std::array<std::pair<std::string_view, bool OpCase::*>, 7> kFlags{
+constexpr std::array<std::pair<std::string_view, bool OpCase::*>, 8> kFlags{
     {{"mask", &OpCase::mask},
      {"key_bias", &OpCase::key_bias},
      {"biases", &OpCase::biases},
      {"key_projection", &OpCase::key_projection},
      {"packed", &OpCase::packed},
      {"strided", &OpCase::strided},
+     {"query_bias", &OpCase::query_bias},
      {"state", &OpCase::initial_state}}};
 
 [[noreturn]] void refuse(const std::string& line) {
@@ -86,6 +87,7 @@ std::string line_of(const OpCase& c) {
        << c.features << "-b" << c.batch << "h" << c.heads << "." << c.key_heads << "."
        << c.head_parameters;
   if (c.magnitude != 1) line << "-x" << c.magnitude;
+  if (c.near > 0) line << "-near" << c.near;
   for (const auto& [name, member] : kFlags) {
     if (c.*member) line << "-" << name;
   }
@@ -96,7 +98,7 @@ std::string line_of(const OpCase& c) {
 OpCase parse_case(const std::string& line) {
   static const std::regex kLine(
       "([a-z0-9]+)-(causal|both)-([a-z0-9]+)-l(\\d+)k(\\d+)d(\\d+)v(\\d+)m(\\d+)"
-      "-b(\\d+)h(\\d+)\\.(\\d+)\\.(\\d+)(-x\\d+)?((-[a-z_]+)*)");
+      "-b(\\d+)h(\\d+)\\.(\\d+)\\.(\\d+)(-x\\d+)?(-near\\d+)?((-[a-z_]+)*)");
   std::smatch part;
   if (!std::regex_match(line, part, kLine)) refuse(line);
   const auto number = [&](std::size_t group) { return std::stoll(part[group]); };
@@ -113,7 +115,8 @@ OpCase parse_case(const std::string& line) {
   c.key_heads = number(11);
   c.head_parameters = number(12);
   if (part[13].matched) c.magnitude = std::stod(part[13].str().substr(2));
-  const std::string flags = part[14];
+  if (part[14].matched) c.near = std::stoll(part[14].str().substr(5));
+  const std::string flags = part[15];
   for (std::size_t begin = 0; begin < flags.size();) {
     const auto end = std::min(flags.find('-', begin + 1), flags.size());
     set_flag(c, flags.substr(begin + 1, end - begin - 1));

@@ -33,9 +33,11 @@ struct OpCase {
   bool key_projection = false;
   bool packed = false;   // sequences of different lengths, one of them empty
   bool strided = false;  // views of one [B, L, 3, H, D]
+  bool query_bias = false;
   bool initial_state = false;
   Renormalize renormalize = Renormalize::kYes;
   double magnitude = 1;  // standard deviation of q and k
+  std::int64_t near = 0;  // block of the near field; the states of one end in all parts of it
 
   bool causal() const { return causality == Causality::kCausal; }
   std::int64_t keys() const { return key_length < 0 ? length : key_length; }

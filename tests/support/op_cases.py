@@ -16,7 +16,17 @@ NAMES = {
     torch.float16: "fp16",
 }
 DTYPES = {name: dtype for dtype, name in NAMES.items()}
-FLAGS = ("mask", "key_bias", "biases", "key_projection", "packed", "strided", "state", "sum")
+FLAGS = (
+    "mask",
+    "key_bias",
+    "biases",
+    "key_projection",
+    "packed",
+    "strided",
+    "query_bias",
+    "state",
+    "sum",
+)
 
 EXPONENTIAL_MAPS = ("positive", "loglinear", "hyperbolic")  # they take biases and projection_k
 SOFTMAX_MAPS = (*EXPONENTIAL_MAPS, "trigonometric")
@@ -29,7 +39,7 @@ LINE = re.compile(
     r"(?P<feature_map>\w+)-(?P<direction>causal|both)-(?P<dtype>fp64|fp32|bf16|fp16)"
     r"-l(?P<length>\d+)k(?P<keys>\d+)d(?P<dim>\d+)v(?P<value_dim>\d+)m(?P<features>\d+)"
     r"-b(?P<batch>\d+)h(?P<heads>\d+)\.(?P<key_heads>\d+)\.(?P<head_parameters>\d+)"
-    r"(-x(?P<magnitude>\d+))?(?P<flags>(-[a-z_]+)*)"
+    r"(-x(?P<magnitude>\d+))?(-near(?P<near>\d+))?(?P<flags>(-[a-z_]+)*)"
 )
 NUMBERS = ("length", "dim", "features", "batch", "heads", "key_heads", "head_parameters")
 
@@ -58,9 +68,11 @@ class Case:
     key_projection: bool = False
     packed: bool = False
     strided: bool = False
+    query_bias: bool = False
     state: bool = False
     sum: bool = False
     magnitude: float = 1
+    near: int = 0  # block of the near field
 
     @property
     def key_length(self) -> int:
@@ -79,9 +91,10 @@ class Case:
         size = f"l{self.length}k{self.key_length}d{self.dim}v{self.values}m{self.features}"
         heads = f"b{self.batch}h{self.heads}.{self.key_heads}.{self.head_parameters}"
         times = [f"x{self.magnitude:g}"] if self.magnitude != 1 else []
+        near = [f"near{self.near}"] if self.near else []
         flags = [name for name in FLAGS if getattr(self, name)]
         kind = "causal" if self.causal else "both"
-        return "-".join([self.feature_map, kind, NAMES[self.dtype], size, heads, *times, *flags])
+        return "-".join([self.feature_map, kind, NAMES[self.dtype], size, heads, *times, *near, *flags])
 
 
 def parse(line: str) -> Case:
@@ -98,6 +111,7 @@ def parse(line: str) -> Case:
         keys=-1 if keys == numbers["length"] else keys,
         value_dim=-1 if values == numbers["dim"] else values,
         magnitude=int(part["magnitude"] or 1),
+        near=int(part["near"] or 0),
         **numbers,
         **dict.fromkeys(part["flags"].split("-")[1:], True),
     )

@@ -17,6 +17,7 @@ class Random {
   Tensor normal(at::IntArrayRef sizes, at::ScalarType dtype) {
     return at::randn(sizes, generator_, at::kDouble).to(dtype).to(device_);
   }
+  at::TensorOptions device_options() const { return at::TensorOptions(device_); }
   Tensor uniform(at::IntArrayRef sizes) {
     return at::rand(sizes, generator_, at::kDouble).to(device_);
   }
@@ -37,6 +38,34 @@ Sizes with_heads(const OpCase& c, Sizes sizes) {
   return sizes;
 }
 
+/// Streams that end after a block and a half, with a block, in the first block, and before the
+/// first token, which has nothing behind it.
+void set_near_state(const OpCase& c, std::int64_t heads, Random& random, FavorState& state) {
+  const auto wide = state.kv.scalar_type();
+  const auto N = state.kv.size(0), b = c.near;
+  const Sizes ends = {b + (b + 1) / 2, 3 * b, (b + 1) / 2, 0};
+  state.near_keys = random.normal({N, c.key_heads, 2 * b, c.dim}, wide) * c.magnitude;
+  state.near_values = random.normal({N, c.key_heads, 2 * b, c.values()}, wide);
+  state.near_bias = random.normal({N, heads, 2 * b}, wide);
+  if (!c.key_bias) state.near_bias.zero_();
+  state.near_position = at::empty({N}, random.device_options().dtype(at::kLong));
+  for (std::int64_t n = 0; n < N; ++n) {
+    const auto end = ends[static_cast<std::size_t>(n) % ends.size()];
+    state.near_position[n] = end;
+    const auto clear = [&](std::int64_t from, std::int64_t to) {
+      state.near_bias[n].slice(-1, from, to).fill_(-std::numeric_limits<double>::infinity());
+      state.near_keys[n].slice(1, from, to).zero_();
+      state.near_values[n].slice(1, from, to).zero_();
+    };
+    if (end < b) clear(0, b);
+    clear(b + end % b, 2 * b);
+    if (end < 2 * b) {  // no key has left the near field yet
+      state.kv[n].zero_(), state.normalizer[n].zero_();
+      state.log2_scale[n].fill_(kEmptyLog2Scale);
+    }
+  }
+}
+
 FavorState make_state(const OpCase& c, const FavorOptions& o, Random& random) {
   const auto wide = c.dtype == at::kDouble ? at::kDouble : at::kFloat;
   const auto M = num_map_features(c.map, c.features > 0 ? c.features : c.dim);
@@ -48,6 +77,7 @@ FavorState make_state(const OpCase& c, const FavorOptions& o, Random& random) {
   state.normalizer = random.uniform({N, Hs, M}).to(wide) + 0.5;
   const Tensor exponents = (random.uniform({N, Hs, M}) * 8 - 6).floor();
   state.log2_scale = (takes_log_terms(c.map) ? exponents : exponents * 0).to(at::kInt);
+  if (c.near > 0) set_near_state(c, Hs, random, state);
   return state;
 }
 
@@ -87,6 +117,10 @@ void set_parameters(const OpCase& c, Random& random, Inputs& in) {
     if (c.keys() > 2) key_bias.select(-1, 2).fill_(-std::numeric_limits<double>::infinity());
     in.options.key_bias = key_bias;
   }
+  if (c.query_bias) {
+    const auto heads = std::max<std::int64_t>(1, c.head_parameters);
+    in.options.query_bias = random.normal({c.batch, heads, c.length}, wide);
+  }
 }
 
 }  // namespace
@@ -98,6 +132,7 @@ Inputs make_inputs(const OpCase& c, std::uint64_t seed, at::Device device) {
   o.feature_map = c.map;
   o.causality = c.causality;
   o.renormalize = c.renormalize;
+  o.near = c.near;
   set_tokens(c, random, in);
   set_parameters(c, random, in);
   if (c.mask) {

@@ -8,6 +8,8 @@
 #include <string>
 #include <utility>
 
+#include "performer/ops/favor/fields.h"
+
 namespace performer::testing {
 namespace {
 
@@ -27,12 +29,14 @@ Stack call(const std::string& op, Stack stack) {
   return stack;
 }
 
-// The arguments in the order of the schema; those that are not given are None.
+// The arguments in the order of the schema; those that are not given are None, and whole numbers 0.
 Stack in_order(const std::string& op, const Named& given) {
   Stack stack;
   for (const auto& argument : handle(op).schema().arguments()) {
     const auto found = given.find(argument.name());
-    stack.push_back(found == given.end() ? IValue() : found->second);
+    const bool number = argument.type()->kind() == c10::TypeKind::IntType;
+    const IValue absent = number ? IValue(std::int64_t{0}) : IValue();
+    stack.push_back(found == given.end() ? absent : found->second);
   }
   return stack;
 }
@@ -96,12 +100,19 @@ Named packed(const std::string& map, bool causal) {
   return a;
 }
 
+Named near() {
+  Named a = attention("loglinear", true);
+  a["near"] = std::int64_t{2};
+  a["query_bias"] = RandomTensors()({kB, kH, kL});
+  return a;
+}
+
 // A state of this very call's features, fingerprint and all.
 Named continued() {
   Named a = attention("loglinear", true);
   const Stack results = call("favor_attention", in_order("favor_attention", a));
   a["state_kv"] = results[3], a["state_normalizer"] = results[4];
-  a["state_log2_scale"] = results[5], a["state_fingerprint"] = results[6];
+  a["state_log2_scale"] = results[5], a["state_fingerprint"] = results.back();
   return a;
 }
 
@@ -118,7 +129,9 @@ Named unnormalised() {
 }
 
 // What autograd hands the backward operator after the forward call `a`.
-Named backward_of(Named a, const std::vector<std::size_t>& parameters) {
+using Parameters = std::vector<Tensor FavorArgs::*>;
+
+Named backward_of(Named a, const Parameters& parameters) {
   const Stack results = call("favor_attention", in_order("favor_attention", a));
   RandomTensors random;
   const auto random_like = [&](const IValue& t) {
@@ -129,8 +142,9 @@ Named backward_of(Named a, const std::vector<std::size_t>& parameters) {
   a["grad_normalizer"] = random_like(results[4]);
   a["out"] = results[0], a["row_sum"] = results[1], a["row_log2_scale"] = results[2];
   a["kv"] = results[3], a["normalizer"] = results[4], a["log2_scale"] = results[5];
-  std::vector<bool> needs{true, true, true, false, false, false, false, false, false, false};
-  for (const auto which : parameters) needs[which] = true;
+  std::vector<bool> needs(kNumGradients);
+  needs[0] = needs[1] = needs[2] = true;
+  for (const auto& parameter : parameters) needs[gradient_of(parameter)] = true;
   c10::List<bool> list;
   for (const bool need : needs) list.push_back(need);
   a["needs"] = list;
@@ -208,6 +222,25 @@ Named structured(const std::string& kind) {
           {"dtype", static_cast<std::int64_t>(at::kFloat)}};
 }
 
+// Results 3 to 9 of a call are its final state.
+c10::List<Tensor> state_of(const Named& call_arguments) {
+  const Stack results = call("favor_attention", in_order("favor_attention", call_arguments));
+  c10::List<Tensor> state;
+  for (std::size_t i = 3; i < 10; ++i) state.push_back(results[i].toTensor());
+  return state;
+}
+
+Named merged_near() {
+  Named first = near();
+  for (const char* name : {"q", "k", "v"}) first[name] = first[name].toTensor().narrow(2, 0, 4);
+  first["query_bias"] = first["query_bias"].toTensor().narrow(2, 0, 4);
+  return {{"earlier", state_of(first)},
+          {"later", state_of(near())},
+          {"projection", near()["projection"]},
+          {"feature_map", "loglinear"},
+          {"scale", 0.5}};
+}
+
 using Accepted = std::vector<std::string>;
 
 OperatorCase make(const std::string& op, const std::string& name,
@@ -217,6 +250,8 @@ OperatorCase make(const std::string& op, const std::string& name,
 }
 
 // Packed sequences are no longer than this.
+// Another block is another field.
+constexpr const char* kNear = "near:1";
 constexpr const char* kLimits = "max_seqlen_@(q|k):@(4|1099511627776|9223372036854775807)";
 constexpr const char* kValueDims = "v:size3=*";
 constexpr const char* kQueries = "q:size2=*";
@@ -236,22 +271,35 @@ void add_favor_cases(std::vector<OperatorCase>& cases) {
     cases.push_back(make("favor_attention", name, given, a, true));
   };
   add("with every option", [] { return every_option(); }, {});
-  add("packed", [] { return packed("positive", false); }, {kValueDims, kFeatures, kLimits});
+  add("packed", [] { return packed("positive", false); },
+      {kValueDims, kFeatures, kLimits, kNear});
   add("packed causal", [] { return packed("relu", true); }, {kValueDims, kFeatures, kLimits});
   add("continued", continued, {});
   add("without projection", without_projection, {kQueries, kValueDims, "projection:given Float"});
-  add("unnormalised", unnormalised, {kQueries, kValueDims, kFeatures});
+  add("unnormalised", unnormalised, {kQueries, kValueDims, kFeatures, kNear});
+  add("near", [] { return near(); }, {kValueDims, kNear});
   cases.push_back(make("favor_step_", "one token", step, {"key_bias:size1=2"}, true));
   cases.push_back(make("merge_states", "two states", merged, {}, true));
+  cases.push_back(make("merge_near_states", "a whole block first", merged_near, {}, true));
 }
+
+const Parameters kStateParts{&FavorArgs::state_kv, &FavorArgs::state_normalizer};
 
 void add_backward_cases(std::vector<OperatorCase>& cases) {
   const auto add = [&](const char* name, const std::function<Named()>& given) {
     cases.push_back(make("favor_attention_backward", name, given, {}));
   };
-  add("fused", [] { return backward_of(every_option(), {8, 9}); });
-  add("of every parameter", [] { return backward_of(every_option(), {3, 4, 5, 6, 7, 8, 9}); });
-  add("of float64", [] { return backward_of(every_option(at::kDouble), {3, 4}); });
+  add("fused", [] { return backward_of(every_option(), kStateParts); });
+  add("of every parameter", [] {
+    Parameters all{&FavorArgs::projection, &FavorArgs::projection_k, &FavorArgs::bias_q,
+                   &FavorArgs::bias_k, &FavorArgs::key_bias};
+    all.insert(all.end(), kStateParts.begin(), kStateParts.end());
+    return backward_of(every_option(), all);
+  });
+  add("of float64", [] {
+    return backward_of(every_option(at::kDouble),
+                       {&FavorArgs::projection, &FavorArgs::projection_k});
+  });
   add("bidirectional", [] { return backward_of(attention("elu1", false), {}); });
   add("packed", [] { return backward_of(packed("positive", true), {}); });
 }

@@ -114,8 +114,12 @@ std::vector<std::pair<std::string, Tensor*>> differentiable(Inputs& in) {
       {"bias_q", &o.bias_q},
       {"bias_k", &o.bias_k},
       {"key_bias", &o.key_bias},
+      {"query_bias", &o.query_bias},
       {"initial_state.kv", &o.initial_state.kv},
-      {"initial_state.normalizer", &o.initial_state.normalizer}};
+      {"initial_state.normalizer", &o.initial_state.normalizer},
+      {"initial_state.near_keys", &o.initial_state.near_keys},
+      {"initial_state.near_values", &o.initial_state.near_values},
+      {"initial_state.near_bias", &o.initial_state.near_bias}};
   std::erase_if(all, [](const auto& item) { return !item.second->defined(); });
   return all;
 }

@@ -137,7 +137,7 @@ class Signature {
   static constexpr FieldAt<kIndex> kField = std::get<kIndex>(kFields);
   template <std::size_t kIndex>
   using WireAt = Wire<typename FieldAt<kIndex>::Type,
-                      (kField<kIndex>.roles & (kGivenRoles | kWrittenRoles)) != 0>;
+                      (kField<kIndex>.roles & kGivenRoles) != 0>;
 
   template <class Indices>
   struct Positional;
@@ -177,8 +177,11 @@ class Signature {
   template <std::size_t kIndex>
   static void add_argument(std::string& text, char& alias) {
     if (!text.empty()) text += ", ";
-    text += WireAt<kIndex>::word();
-    if ((kField<kIndex>.roles & kWrittenRoles) != 0) (text += '(') += alias++, text += "!)";
+    std::string word = WireAt<kIndex>::word();
+    if ((kField<kIndex>.roles & kWrittenRoles) != 0) {  // "Tensor(a!)", "Tensor(a!)?"
+      word.insert(std::string("Tensor").size(), std::string("(") + alias++ + "!)");
+    }
+    text += word;
     (text += ' ') += kField<kIndex>.name;
     if (const char* value = kField<kIndex>.default_value) (text += '=') += value;
   }

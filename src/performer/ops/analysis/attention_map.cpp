@@ -91,12 +91,13 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
   check_selection(kOp, selection, q, k);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   const auto dtype = q.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const bool causal = options.causality == Causality::kCausal;
+  const bool placed = options.causality == Causality::kCausal || options.near > 0;
   const Tensor rows =
       selection.rows.defined() ? selection.rows.to(q.device(), at::kLong) : Tensor();
-  // Causal attention needs every query in its place; otherwise only the chosen ones are computed.
+  // Causal attention and the near field need every query in its place; otherwise only the chosen ones
+  // are computed.
   const Tensor queries =
-      (rows.defined() && !causal ? q.index_select(2, rows) : q).to(dtype);  // [B, H, R, D]
+      (rows.defined() && !placed ? q.index_select(2, rows) : q).to(dtype);  // [B, H, R, D]
   const Tensor keys = k.to(dtype);
   const std::int64_t pool = clamped_pool(selection, q, k);
   const Tensor group = at::arange(k.size(2), q.options().dtype(at::kLong)).floor_divide(pool);
@@ -112,7 +113,7 @@ Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W, const Fa
     const Tensor values =
         one_hot.to(dtype).expand({k.size(0), k.size(1), k.size(2), count});  // [B, Hkv, Lk, C]
     Tensor block = favor_attention(queries, keys, values, W, options);       // [B, H, R, C]
-    if (causal && rows.defined()) block = block.index_select(2, rows);
+    if (placed && rows.defined()) block = block.index_select(2, rows);
     if (selection.pool) block = pool_rows(block, pool);
     blocks.push_back(block);
     start += count;

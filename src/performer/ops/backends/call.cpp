@@ -11,7 +11,7 @@ constexpr std::int64_t kMaxCudaWidth = 256;
 // What no kernel of the device computes, whatever its path. Nothing else is looked at then, the
 // environment neither.
 bool composed_only(const FavorArgs& a) {
-  if (a.q.scalar_type() == at::kDouble || !a.renormalize) return true;
+  if (a.q.scalar_type() == at::kDouble || !a.renormalize || a.near > 0) return true;
   const FeatureMap map = a.map();
   if (a.q.is_cpu()) return map == FeatureMap::kTrigonometric;
   return !a.q.is_cuda() || !has_cuda_kernels() ||

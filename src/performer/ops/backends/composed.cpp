@@ -6,6 +6,8 @@
 
 #include "performer/ops/backends/composed/backward.h"
 #include "performer/ops/backends/composed/forward.h"
+#include "performer/ops/backends/composed/near/backward.h"
+#include "performer/ops/backends/composed/near/forward.h"
 
 namespace performer::backends {
 namespace {
@@ -29,6 +31,10 @@ struct Segment {
     s.key_mask = keys(a.key_mask, 1), s.key_bias = keys(a.key_bias, -1);
     s.state_kv = state(a.state_kv), s.state_normalizer = state(a.state_normalizer);
     s.state_log2_scale = state(a.state_log2_scale);
+    s.query_bias = narrow(a.query_bias, -1, q_start, q_length);
+    s.state_near_keys = state(a.state_near_keys), s.state_near_values = state(a.state_near_values);
+    s.state_near_bias = state(a.state_near_bias);
+    s.state_near_position = state(a.state_near_position);
     s.cu_seqlens_q = s.cu_seqlens_k = Tensor();
     return s;
   }
@@ -56,19 +62,36 @@ Tensor accumulator(const Tensor& p, bool needed, std::int64_t trailing, at::Scal
   return p.dim() == trailing ? zeros.unsqueeze(0) : zeros;
 }
 
+// [B, L] or [B, heads, L] -> [B, heads, L]
+Tensor with_head_axis(const Tensor& bias) {
+  return bias.defined() && bias.dim() == 2 ? bias.unsqueeze(1) : bias;
+}
+
+void forward_dense(const FavorArgs& args, const ForwardOutputs& outputs) {
+  args.near > 0 ? composed::near_forward(args, outputs)
+                : composed::forward(DenseCall(args), outputs);
+}
+
+void backward_dense(const FavorArgs& args, const BackwardInputs& in, const BackwardOutputs& out) {
+  args.near > 0 ? composed::near_backward(args, in, out)
+                : composed::backward(DenseCall(args), in, out);
+}
+
 }  // namespace
 
 void forward_composed(const FavorArgs& args, const FavorResult& r) {
-  if (args.packed()) {
-    for_each_segment(args, [&](const Segment& s) {
-      forward(DenseCall(s.args(args)),
-              ForwardOutputs{s.queries(r.out), s.queries(r.row_sum), s.queries(r.row_log2_scale),
-                             s.state(r.kv), s.state(r.normalizer), s.state(r.log2_scale)});
-    });
-  } else {
-    forward(DenseCall(args),
-            ForwardOutputs{r.out, r.row_sum, r.row_log2_scale, r.kv, r.normalizer, r.log2_scale});
-  }
+  const ForwardOutputs all{r.out,        r.row_sum,   r.row_log2_scale, r.kv,        r.normalizer,
+                           r.log2_scale, r.near_keys, r.near_values,    r.near_bias, r.near_position};
+  if (!args.packed()) return forward_dense(args, all);
+  for_each_segment(args, [&](const Segment& s) {
+    ForwardOutputs o{s.queries(all.out), s.queries(all.row_sum), s.queries(all.row_log2_scale),
+                     s.state(all.kv),    s.state(all.normalizer), s.state(all.log2_scale)};
+    if (args.near > 0) {
+      o.near_keys = s.state(all.near_keys), o.near_values = s.state(all.near_values);
+      o.near_bias = s.state(all.near_bias), o.near_position = s.state(all.near_position);
+    }
+    forward_dense(s.args(args), o);
+  });
 }
 
 void backward_composed(const FavorSaved& saved, const FavorArgs& args,
@@ -79,7 +102,12 @@ void backward_composed(const FavorSaved& saved, const FavorArgs& args,
     return accumulator(args.*of, saved.needs_gradient(of), trailing, args.accumulate());
   };
   BackwardInputs in{saved.grad_out, r.row_sum,    r.row_log2_scale, r.kv,
-                    r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer};
+                    r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer,
+                    {},             {},           {}};
+  if (args.near > 0) {
+    in.grad_near_keys = saved.grad_near_keys, in.grad_near_values = saved.grad_near_values;
+    in.grad_near_bias = saved.grad_near_bias;
+  }
   BackwardOutputs out{grad(&FavorArgs::q),
                       grad(&FavorArgs::k),
                       grad(&FavorArgs::v),
@@ -89,30 +117,46 @@ void backward_composed(const FavorSaved& saved, const FavorArgs& args,
                       sum_of(&FavorArgs::bias_k, 1),
                       {},
                       {},
+                      {},
+                      {},
+                      {},
+                      {},
                       {}};
   if (saved.needs_gradient(&FavorArgs::key_bias)) {
-    const Tensor key_bias = grad(&FavorArgs::key_bias);
-    out.key_bias = key_bias.dim() == 2 ? key_bias.unsqueeze(1) : key_bias;
+    out.key_bias = with_head_axis(grad(&FavorArgs::key_bias));
   }
   if (saved.needs_gradient(&FavorArgs::state_kv)) {
     out.state_kv = grad(&FavorArgs::state_kv);
     out.state_normalizer = grad(&FavorArgs::state_normalizer);
   }
+  const auto needed = [&](Tensor FavorArgs::*of) {
+    return saved.needs_gradient(of) ? grad(of) : Tensor();
+  };
+  out.query_bias = with_head_axis(needed(&FavorArgs::query_bias));
+  out.state_near_keys = needed(&FavorArgs::state_near_keys);
+  out.state_near_values = needed(&FavorArgs::state_near_values);
+  out.state_near_bias = needed(&FavorArgs::state_near_bias);
 
   if (args.packed()) {
     for_each_segment(args, [&](const Segment& s) {
       BackwardInputs i{s.queries(in.grad_out),       s.queries(in.row_sum),
                        s.queries(in.row_log2_scale), s.state(in.kv),
                        s.state(in.normalizer),       s.state(in.log2_scale),
-                       s.state(in.grad_kv),          s.state(in.grad_normalizer)};
+                       s.state(in.grad_kv),          s.state(in.grad_normalizer),
+                       s.state(in.grad_near_keys),   s.state(in.grad_near_values),
+                       s.state(in.grad_near_bias)};
       BackwardOutputs o = out;
       o.q = s.queries(out.q), o.k = s.keys(out.k, 2), o.v = s.keys(out.v, 2);
       o.key_bias = s.keys(out.key_bias, 2);
+      o.query_bias = s.queries(out.query_bias);
       o.state_kv = s.state(out.state_kv), o.state_normalizer = s.state(out.state_normalizer);
-      backward(DenseCall(s.args(args)), i, o);
+      o.state_near_keys = s.state(out.state_near_keys);
+      o.state_near_values = s.state(out.state_near_values);
+      o.state_near_bias = s.state(out.state_near_bias);
+      backward_dense(s.args(args), i, o);
     });
   } else {
-    backward(DenseCall(args), in, out);
+    backward_dense(args, in, out);
   }
   const auto store = [&](Tensor FavorArgs::*of, const Tensor& sum) {
     if (sum.defined()) grad(of).copy_(sum.view_as(grad(of)));

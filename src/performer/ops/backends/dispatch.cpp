@@ -104,6 +104,12 @@ Tensor step_dispatch(const FavorArgs& args) {
   args.state_kv.copy_(r.kv);
   args.state_normalizer.copy_(r.normalizer);
   args.state_log2_scale.copy_(r.log2_scale);
+  if (args.near > 0) {
+    args.state_near_keys.copy_(r.near_keys);
+    args.state_near_values.copy_(r.near_values);
+    args.state_near_bias.copy_(r.near_bias);
+    args.state_near_position.copy_(r.near_position);
+  }
   return r.out;
 }
 

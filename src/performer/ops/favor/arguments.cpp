@@ -39,6 +39,7 @@ FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Te
           .scale = o.scale,
           .eps = o.eps,
           .renormalize = o.renormalize == Renormalize::kYes,
+          .near = o.near,
           .key_mask = o.key_mask,
           .cu_seqlens_q = o.cu_seqlens_q,
           .cu_seqlens_k = o.cu_seqlens_k,
@@ -48,9 +49,14 @@ FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Te
           .bias_q = o.bias_q,
           .bias_k = o.bias_k,
           .key_bias = o.key_bias,
+          .query_bias = o.query_bias,
           .state_kv = o.initial_state.kv,
           .state_normalizer = o.initial_state.normalizer,
           .state_log2_scale = o.initial_state.log2_scale,
+          .state_near_keys = o.initial_state.near_keys,
+          .state_near_values = o.initial_state.near_values,
+          .state_near_bias = o.initial_state.near_bias,
+          .state_near_position = o.initial_state.near_position,
           .state_fingerprint = o.initial_state.fingerprint,
           .for_backward = c10::GradMode::is_enabled()};
 }
@@ -62,6 +68,7 @@ FavorOptions favor_options(const FavorArgs& a) {
       .scale = a.scale,
       .eps = a.eps,
       .renormalize = a.renormalize ? Renormalize::kYes : Renormalize::kNo,
+      .near = a.near,
       .key_mask = a.key_mask,
       .cu_seqlens_q = a.cu_seqlens_q,
       .cu_seqlens_k = a.cu_seqlens_k,
@@ -71,7 +78,10 @@ FavorOptions favor_options(const FavorArgs& a) {
       .bias_q = a.bias_q,
       .bias_k = a.bias_k,
       .key_bias = a.key_bias,
-      .initial_state = {a.state_kv, a.state_normalizer, a.state_log2_scale, a.state_fingerprint}};
+      .query_bias = a.query_bias,
+      .initial_state = {a.state_kv, a.state_normalizer, a.state_log2_scale, a.state_fingerprint,
+                        a.state_near_keys, a.state_near_values, a.state_near_bias,
+                        a.state_near_position}};
 }
 
 double FavorArgs::resolved_scale() const {

@@ -22,10 +22,13 @@ struct FavorArgs {
   bool causal = false;
   std::optional<double> scale, eps;
   bool renormalize = true;
+  std::int64_t near = 0;  // tokens of a block of the exact near field; 0: none
   Tensor key_mask, cu_seqlens_q, cu_seqlens_k;
   std::optional<c10::SymInt> max_seqlen_q, max_seqlen_k;
-  Tensor projection_k, bias_q, bias_k, key_bias;
-  Tensor state_kv, state_normalizer, state_log2_scale, state_fingerprint;
+  Tensor projection_k, bias_q, bias_k, key_bias, query_bias;
+  Tensor state_kv, state_normalizer, state_log2_scale;
+  Tensor state_near_keys, state_near_values, state_near_bias, state_near_position;
+  Tensor state_fingerprint;
   bool for_backward = true;  // false: the rows' denominators, 8 bytes a row, are not returned
   const char* op = "favor_attention";  // no argument: opens the messages of the checks
 
@@ -53,19 +56,25 @@ FavorOptions favor_options(const FavorArgs& args);
 /// Works on symbolic sizes. Throws with the argument's name and what was seen.
 void check_favor_args(const FavorArgs& args);
 
+/// Those of them that concern the near field.
+void check_near_field(const FavorArgs& args);
+
 /// The rules of favor_step_ beside those: one token, and a state that can be written in place.
 void check_favor_step(const FavorArgs& args);
 /// What is written in place is nobody else's memory: a token read after it was written, or a scale
 /// written as a sum, would be wrong without a word.
 void check_own_memory(const FavorArgs& args);
 
-/// The rules on the values of state_log2_scale, which kernels turn into numbers of other types. On
-/// the CPU; on other devices nothing is read.
+/// The rules on the values of state_log2_scale, which kernels turn into numbers of other types, and
+/// of state_near_position, which they count on from. On the CPU; on other devices nothing is read.
 void check_favor_values(const FavorArgs& args);
 
 /// Throws unless all of t's values, int32 on the CPU, lie in [low, high]. Other devices: nothing.
 void check_range(const char* op, const char* name, const Tensor& t, std::int64_t low,
                  std::int64_t high);
+
+/// The same of a count of tokens, int64.
+void check_position(const char* op, const char* name, const Tensor& t);
 
 /// The same arguments with cu_seqlens in memory of their own: copied once, checked and read there.
 FavorArgs with_own_offsets(const FavorArgs& args);

@@ -11,7 +11,7 @@ std::pair<Tensor, FavorState> favor_attention_with_state(const Tensor& q, const 
   TORCH_CHECK(q.defined() && k.defined() && v.defined(),
               "favor_attention: q, k and v must be defined tensors");
   const auto r = call_favor_attention(favor_args(q, k, v, W, options));
-  return {r.out, {r.kv, r.normalizer, r.log2_scale, r.fingerprint}};
+  return {r.out, result_state(r, options.near)};
 }
 
 Tensor favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,

@@ -22,6 +22,9 @@ struct FavorOptions {
   std::optional<double> scale;
   std::optional<double> eps;  // generalised maps: phi = f(W x) + eps; default 1e-3, elu1 0
   Renormalize renormalize = Renormalize::kYes;
+  /// Tokens of a block of the exact near field (softmax maps), at most kMaxNear; 0: the paper's
+  /// FAVOR+.
+  std::int64_t near = 0;
   Tensor key_mask;                    // bool [B, Lk], true = a real key
   Tensor cu_seqlens_q, cu_seqlens_k;  // int32 or int64 [N+1]: packed sequences, q is [1, H, T, D]
   /// Limits that the lengths of packed sequences are checked against, where the offsets lie on the
@@ -30,8 +33,12 @@ struct FavorOptions {
   Tensor projection_k;    // keys' own projection, shape rules of W
   Tensor bias_q, bias_k;  // [M'] or [heads, M'], added to the log features
   Tensor key_bias;        // [B, heads, Lk], added to the key's log feature; -inf removes the key
+  Tensor query_bias;      // [B, heads, Lq], the query's log feature; loglinear with `near`
   FavorState initial_state;
 };
+
+/// The longest block of the near field.
+inline constexpr std::int64_t kMaxNear = 4096;
 
 /// FAVOR+ attention (paper, Section 2 and Appendix B):
 ///   out_i = sum_j (phi(x_i) . phi(y_j)) v_j / sum_j phi(x_i) . phi(y_j),  j <= i when causal,
@@ -40,6 +47,11 @@ struct FavorOptions {
 /// q: [B, H, Lq, D];  k: [B, Hkv, Lk, D];  v: [B, Hkv, Lk, Dv];  W: [M, D] or [1|Hkv|H, M, D],
 /// undefined for a generalised map f(x).  Returns [B, H, Lq, Dv] in q's dtype and stride order. A
 /// row without keys, or with a denominator of exactly 0, is 0.
+/// With `near` = b, tokens are cut into blocks of b from the first real one of their row or packed
+/// sequence. Keys of the query's own block and of its neighbours (causal: of the block before, and
+/// its own up to itself) weigh exactly exp(scale q.k); all others weigh phi(x_i) . phi(y_j), norm
+/// terms and 1/m included, so that both estimate the same kernel; one denominator serves both.
+/// key_bias counts in both fields, for loglinear in the far one alone, as query_bias does.
 /// O(L M' (D + Dv)) time; no tensor of L x M' elements in memory. Differentiable once. Oracle:
 /// reference::favor_attention.
 Tensor favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,

@@ -64,7 +64,8 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
     FavorResult kept = r;
     kept.out = kept_out(args, r);
     keep(ctx, args, kept);
-    ctx->mark_non_differentiable({r.row_sum, r.row_log2_scale, r.log2_scale, r.fingerprint});
+    ctx->mark_non_differentiable(
+        {r.row_sum, r.row_log2_scale, r.log2_scale, r.near_position, r.fingerprint});
     ctx->set_materialize_grads(false);
     return as_list(r);
   }
@@ -76,6 +77,8 @@ class FavorAttention : public torch::autograd::Function<FavorAttention> {
     restore(ctx, args, saved.result);
     saved.grad_out = incoming.out.defined() ? incoming.out : zero_output_gradient(args);
     saved.grad_kv = incoming.kv, saved.grad_normalizer = incoming.normalizer;
+    saved.grad_near_keys = incoming.near_keys, saved.grad_near_values = incoming.near_values;
+    saved.grad_near_bias = incoming.near_bias;
     const FavorNeeds needed = needed_gradients(ctx, args);
     saved.needs = needed;
     // The two tensors of a state are one gradient.

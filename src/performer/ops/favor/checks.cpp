@@ -72,8 +72,8 @@ void check_projection(const FavorArgs& a, const Tensor& w, const char* name) {
               " must be [features, dim] or [heads, features, dim], got ", w.sym_sizes());
   TORCH_CHECK(w.sym_size(-1) == a.q.sym_size(3), a.op, ": ", name, " must have the width of q, ",
               a.q.sym_size(3), ", got ", w.sym_sizes());
-  TORCH_CHECK(w.sym_size(-2) > 0, a.op, ": ", name, " must have at least one feature (row), got ",
-              w.sym_sizes());
+  TORCH_CHECK(w.sym_size(-2) > 0 || a.near > 0, a.op, ": ", name,
+              " must have at least one feature (row) where near is 0, got ", w.sym_sizes());
   if (w.dim() == 3) check_parameter_heads(a, w.sym_size(0), name, w);
 }
 
@@ -209,12 +209,22 @@ void check_favor_args(const FavorArgs& a) {
   check_map_options(a);
   check_key_mask_and_bias(a);
   check_state(a);
+  check_near_field(a);
 }
 
 void check_favor_values(const FavorArgs& a) {
   if (!a.state_log2_scale.defined()) return;
   check_range(a.op, "initial_state.log2_scale", a.state_log2_scale, kEmptyLog2Scale,
               kLargestLog2Scale);
+  check_position(a.op, "initial_state.near_position", a.state_near_position);
+}
+
+void check_position(const char* op, const char* name, const Tensor& t) {
+  if (!t.defined() || !t.is_cpu() || t.numel() == 0) return;
+  constexpr std::int64_t kMost = std::int64_t{1} << 48;
+  const auto low = t.min().item<std::int64_t>(), high = t.max().item<std::int64_t>();
+  TORCH_CHECK(low >= 0 && high <= kMost, op, ": ", name, " must lie in [0, ", kMost, "], got ",
+              low < 0 ? low : high);
 }
 
 void check_range(const char* op, const char* name, const Tensor& t, std::int64_t low,

@@ -12,7 +12,7 @@
 namespace performer {
 
 /// What is true of an argument, beside that favor_attention takes it.
-enum Role : std::uint8_t {
+enum Role : std::uint16_t {
   kForwardOnly = 0,
   kRequired = 1,          // a tensor that is always given; the others may be undefined
   kDifferentiable = 2,    // has a gradient
@@ -20,11 +20,13 @@ enum Role : std::uint8_t {
   kInBackward = 8,        // favor_attention_backward takes it, so autograd keeps it
   kInStep = 16,           // favor_step_ takes it
   kWrittenInStep = 32,    // and writes to it
+  kGivenInStep = 256,     // and needs it
   kInMap = 64,            // attention_map takes it
   kInQuality = 128,       // approximation_quality takes it
   kEverywhere = kInBackward | kInStep | kInMap | kInQuality,
   kParameter = kDifferentiable | kComposedGradient | kEverywhere,
-  kState = kInBackward | kInStep | kWrittenInStep,
+  kNearState = kInBackward | kInStep | kWrittenInStep,
+  kState = kNearState | kGivenInStep,
 };
 
 inline constexpr std::tuple kFavorFields{
@@ -39,6 +41,7 @@ inline constexpr std::tuple kFavorFields{
     SchemaField{"scale", &FavorArgs::scale, kEverywhere},
     SchemaField{"eps", &FavorArgs::eps, kEverywhere},
     SchemaField{"renormalize", &FavorArgs::renormalize, kInBackward | kInStep | kInMap},
+    SchemaField{"near", &FavorArgs::near, kEverywhere},
     SchemaField{"key_mask", &FavorArgs::key_mask, kEverywhere},
     SchemaField{"cu_seqlens_q", &FavorArgs::cu_seqlens_q, kInBackward},
     SchemaField{"cu_seqlens_k", &FavorArgs::cu_seqlens_k, kInBackward},
@@ -48,9 +51,14 @@ inline constexpr std::tuple kFavorFields{
     SchemaField{"bias_q", &FavorArgs::bias_q, kParameter},
     SchemaField{"bias_k", &FavorArgs::bias_k, kParameter},
     SchemaField{"key_bias", &FavorArgs::key_bias, kParameter},
+    SchemaField{"query_bias", &FavorArgs::query_bias, kParameter},
     SchemaField{"state_kv", &FavorArgs::state_kv, kDifferentiable | kState},
     SchemaField{"state_normalizer", &FavorArgs::state_normalizer, kDifferentiable | kState},
     SchemaField{"state_log2_scale", &FavorArgs::state_log2_scale, kState},
+    SchemaField{"state_near_keys", &FavorArgs::state_near_keys, kDifferentiable | kNearState},
+    SchemaField{"state_near_values", &FavorArgs::state_near_values, kDifferentiable | kNearState},
+    SchemaField{"state_near_bias", &FavorArgs::state_near_bias, kDifferentiable | kNearState},
+    SchemaField{"state_near_position", &FavorArgs::state_near_position, kNearState},
     SchemaField{"state_fingerprint", &FavorArgs::state_fingerprint, kForwardOnly},
     SchemaField{"for_backward", &FavorArgs::for_backward, kForwardOnly, "True"},
 };

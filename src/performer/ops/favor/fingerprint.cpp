@@ -60,6 +60,7 @@ Tensor favor_fingerprint(const FavorArgs& args) {
   std::uint64_t hash = mix(0, static_cast<std::uint64_t>(args.map()));
   hash = mix(hash, bits(args.resolved_scale()));
   hash = mix(hash, is_softmax_map(args.map()) ? 0 : bits(args.resolved_eps()));
+  if (args.near > 0) hash = mix(hash, static_cast<std::uint64_t>(args.near));
   hash = mix_shape(hash, args.projection, 2);
   hash = mix_shape(hash, args.projection_k, 2);
   hash = mix_shape(hash, args.bias_k, 1);
@@ -78,7 +79,7 @@ void check_state_fingerprint(const FavorArgs& args, const Tensor& fingerprint) {
   const auto given = args.state_fingerprint.item<std::int64_t>();
   const auto own = fingerprint.item<std::int64_t>();
   TORCH_CHECK(given == own,
-              "favor_attention: initial_state was made with another W, feature_map, scale, eps, "
+              "favor_attention: initial_state was made with another W, feature_map, scale, eps, near, "
               "projection_k or bias_k (fingerprint ",
               given, ", this call has ", own, "); pass the ones it was made with");
 }

@@ -6,12 +6,21 @@
 
 namespace performer {
 
+namespace {
+
+std::vector<c10::SymInt> near_sizes(const FavorArgs& a, std::vector<c10::SymInt> sizes) {
+  return a.near > 0 ? sizes : std::vector<c10::SymInt>{0};
+}
+
+}  // namespace
+
 FavorResult allocate_result(const FavorArgs& a) {
   const auto sums = a.q.options().dtype(a.accumulate());
   const auto integers = a.q.options().dtype(at::kInt);
   const std::vector<c10::SymInt> rows = {a.q.sym_size(0), a.q.sym_size(1), a.q.sym_size(2)};
   const std::vector<c10::SymInt> state = {a.num_states(), a.state_heads(), a.num_features()};
   const std::vector<c10::SymInt> kept = a.for_backward ? rows : std::vector<c10::SymInt>{0};
+  const c10::SymInt places = 2 * a.near;
   auto out = rows, kv = state;
   out.push_back(a.v.sym_size(3));
   kv.push_back(a.v.sym_size(3));
@@ -21,7 +30,17 @@ FavorResult allocate_result(const FavorArgs& a) {
           at::empty_symint(kv, sums),
           at::empty_symint(state, sums),
           at::empty_symint(state, integers),
+          at::empty_symint(near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.k.sym_size(3)}), sums),
+          at::empty_symint(near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.v.sym_size(3)}), sums),
+          at::empty_symint(near_sizes(a, {a.num_states(), a.state_heads(), places}), sums),
+          at::empty_symint(near_sizes(a, {a.num_states()}), a.q.options().dtype(at::kLong)),
           at::empty({1}, a.q.options().dtype(at::kLong))};
+}
+
+FavorState result_state(const FavorResult& r, std::int64_t near) {
+  if (near == 0) return {r.kv, r.normalizer, r.log2_scale, r.fingerprint};
+  return {r.kv,        r.normalizer,  r.log2_scale, r.fingerprint,
+          r.near_keys, r.near_values, r.near_bias,  r.near_position};
 }
 
 Tensor allocate_step(const FavorArgs& a) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "performer/ops/favor/fields.h"
+#include "performer/ops/favor/state.h"
 
 namespace performer {
 
@@ -16,6 +17,8 @@ struct FavorResult {
   Tensor row_sum, row_log2_scale;     // [B, H, Lq] denominators: row_sum 2^row_log2_scale (int32);
                                       // [0] unless for_backward
   Tensor kv, normalizer, log2_scale;  // the final state
+  // Its near field; [0] without
+  Tensor near_keys, near_values, near_bias, near_position;
   Tensor fingerprint;                 // int64 [1]
 };
 
@@ -28,6 +31,10 @@ inline constexpr std::tuple kResultFields{
     SchemaField{"kv", &FavorResult::kv, kInBackward | kRequired},
     SchemaField{"normalizer", &FavorResult::normalizer, kInBackward | kRequired},
     SchemaField{"log2_scale", &FavorResult::log2_scale, kInBackward | kRequired},
+    SchemaField{"near_keys", &FavorResult::near_keys},
+    SchemaField{"near_values", &FavorResult::near_values},
+    SchemaField{"near_bias", &FavorResult::near_bias},
+    SchemaField{"near_position", &FavorResult::near_position},
     SchemaField{"fingerprint", &FavorResult::fingerprint},
 };
 
@@ -38,6 +45,7 @@ struct FavorSaved {
   FavorResult result;               // fingerprint undefined; out: the fused CUDA kernels read it
   Tensor grad_out;                  // [B, H, Lq, Dv]
   Tensor grad_kv, grad_normalizer;  // of the final state; undefined: 0
+  Tensor grad_near_keys, grad_near_values, grad_near_bias;
   FavorNeeds needs{};
 
   bool needs_gradient(Tensor FavorArgs::*argument) const { return needs[gradient_of(argument)]; }
@@ -51,6 +59,9 @@ using FavorGradients = std::vector<Tensor>;
 void check_favor_saved(const FavorSaved& saved, const FavorArgs& args);
 /// The rules on the values of saved exponents, as check_favor_values.
 void check_saved_values(const FavorSaved& saved, const FavorArgs& args);
+
+/// The state among the results of a call with this near field.
+FavorState result_state(const FavorResult& result, std::int64_t near);
 
 /// Outputs in the shapes and stride orders the operators promise, for real and symbolic sizes
 /// alike.

@@ -40,6 +40,12 @@ void check_gradient(const FavorArgs& a, const Tensor& t, const Expected& expecte
               t.scalar_type());
 }
 
+// Without a near field its results are [0], and so are gradients of theirs.
+void check_near_gradient(const FavorArgs& a, const Tensor& t, Expected expected) {
+  if (a.near == 0) expected.sizes = {0};
+  if (t.defined()) check_tensor(a, t, expected, a.accumulate());
+}
+
 void check_needs(const FavorArgs& a, const FavorSaved& saved) {
   std::size_t i = 0;
   for_each_field(kGradientFields, [&](const auto& field) {
@@ -66,6 +72,7 @@ void check_favor_saved(const FavorSaved& saved, const FavorArgs& a) {
   constexpr const char* kRows = "batch, heads, length; favor_attention with for_backward=True";
   constexpr const char* kOut = "batch, heads, length, value dim";
   constexpr const char* kSums = "sequences, heads, features";
+  constexpr const char* kNear = "sequences, key heads, 2 near, dim";
   constexpr const char* kKv = "sequences, heads, features, value dim";
   check_gradient(a, saved.grad_out, {"grad_out", kOut, out});
   check_tensor(a, r.row_sum, {"row_sum", kRows, rows}, a.accumulate());
@@ -79,6 +86,13 @@ void check_favor_saved(const FavorSaved& saved, const FavorArgs& a) {
   };
   check_state_gradient(saved.grad_kv, {"grad_kv", kKv, kv});
   check_state_gradient(saved.grad_normalizer, {"grad_normalizer", kSums, sums});
+  const c10::SymInt n = a.num_states(), heads = a.k.sym_size(1), places = 2 * a.near;
+  check_near_gradient(a, saved.grad_near_keys,
+                      {"grad_near_keys", kNear, {n, heads, places, a.k.sym_size(3)}});
+  check_near_gradient(a, saved.grad_near_values,
+                      {"grad_near_values", kNear, {n, heads, places, a.v.sym_size(3)}});
+  check_near_gradient(a, saved.grad_near_bias,
+                      {"grad_near_bias", "sequences, heads, 2 near", {n, a.state_heads(), places}});
   check_needs(a, saved);
 }
 

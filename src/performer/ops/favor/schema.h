@@ -15,13 +15,17 @@ namespace performer {
 inline constexpr auto kSavedFields =
     std::tuple_cat(std::tuple{SchemaField{"grad_out", &FavorSaved::grad_out, kRequired},
                               SchemaField{"grad_kv", &FavorSaved::grad_kv},
-                              SchemaField{"grad_normalizer", &FavorSaved::grad_normalizer}},
+                              SchemaField{"grad_normalizer", &FavorSaved::grad_normalizer},
+                              SchemaField{"grad_near_keys", &FavorSaved::grad_near_keys},
+                              SchemaField{"grad_near_values", &FavorSaved::grad_near_values},
+                              SchemaField{"grad_near_bias", &FavorSaved::grad_near_bias}},
                    fields_with<kResultFields, kRequired>(), std::tuple{std::get<0>(kResultFields)},
                    kBackwardFields, std::tuple{SchemaField{"needs", &FavorSaved::needs}});
 
 using ForwardSignature = Signature<kFavorFields, kRequired, 0, FavorArgs>;
 using BackwardSignature = Signature<kSavedFields, kRequired, 0, FavorSaved, FavorResult, FavorArgs>;
-using StepSignature = Signature<kStepFields, kRequired, kWrittenInStep, FavorArgs>;
+using StepSignature =
+    Signature<kStepFields, kRequired | kGivenInStep, kWrittenInStep, FavorArgs>;
 
 /// The results as the dispatcher and autograd hand them on, and back.
 inline auto as_tuple(const FavorResult& r) {

@@ -34,7 +34,7 @@ void check_favor_step(const FavorArgs& a) {
   check_defined(a.op, {"state_kv", a.state_kv});
   for_each_field(kWrittenFields, [&](const auto& field) {
     const Tensor& t = a.*field.member;
-    TORCH_CHECK(t.is_contiguous(), a.op, ": ", field.name,
+    TORCH_CHECK(!t.defined() || t.is_contiguous(), a.op, ": ", field.name,
                 " is written in place and must be contiguous, got strides ", t.sym_strides());
   });
 }
@@ -46,7 +46,7 @@ void check_own_memory(const FavorArgs& a) {
     list.push_back({field.name, a.*field.member});
   });
   const auto check = [&](const NamedTensor& to, const NamedTensor& other) {
-    if (!other.tensor.defined()) return;
+    if (!to.tensor.defined() || !other.tensor.defined()) return;
     TORCH_CHECK(!Span(to.tensor).meets(Span(other.tensor)), a.op, ": ", to.name,
                 " is written in place and must not share memory with ", other.name);
   };

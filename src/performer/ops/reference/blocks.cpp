@@ -9,21 +9,27 @@ namespace {
 
 constexpr std::int64_t kBlockElements = std::int64_t{1} << 22;
 
-Keys first_keys(Keys keys, std::int64_t count) {
-  for (Tensor* t : {&keys.features.value, &keys.features.exponent, &keys.features.token, &keys.v}) {
-    *t = t->slice(2, 0, count);
+}  // namespace
+
+Features rows_of(const Features& x, std::int64_t begin, std::int64_t end) {
+  const auto part = [&](const Tensor& t) { return t.slice(2, begin, end); };
+  return {part(x.value), part(x.exponent), part(x.token)};
+}
+
+Keys take_keys(Keys keys, const Tensor& index) {
+  Features& f = keys.features;
+  for (Tensor* t : {&f.value, &f.exponent, &f.token, &keys.y, &keys.bias, &keys.v}) {
+    *t = t->index_select(2, index.to(t->device()));
   }
   return keys;
 }
 
-}  // namespace
-
-Attention concatenate(const std::vector<Attention>& parts) {
+Attention concatenate(const std::vector<Attention>& parts, std::int64_t dim) {
   const auto join = [&](Tensor Attention::*field) {
     std::vector<Tensor> pieces;
     pieces.reserve(parts.size());
     for (const auto& part : parts) pieces.push_back(part.*field);
-    return at::cat(pieces, 2);
+    return at::cat(pieces, dim);
   };
   return {join(&Attention::out), join(&Attention::numerator), join(&Attention::denominator),
           join(&Attention::numerator_terms), join(&Attention::denominator_terms)};
@@ -41,12 +47,10 @@ Attention attend_by_blocks(const Features& queries, const Keys& keys, const Tens
   std::vector<Attention> parts;
   for (std::int64_t begin = 0; begin == 0 || begin < rows.numel(); begin += block) {
     const auto end = std::min(begin + block, rows.numel());
-    const auto of_block = [&](const Tensor& t) { return t.slice(2, begin, end); };
-    const Features row{of_block(queries.value), of_block(queries.exponent),
-                       of_block(queries.token)};
     const bool cut = causal && end > begin;
-    parts.push_back(attend(row, cut ? first_keys(keys, rows[begin].item<std::int64_t>() + 1) : keys,
-                           e, log_constant));
+    const auto count = cut ? rows[begin].item<std::int64_t>() + 1 : keys.v.size(2);
+    parts.push_back(attend(rows_of(queries, begin, end),
+                           take_keys(keys, at::arange(count, at::kLong)), {}, e, log_constant));
   }
   return concatenate(parts);
 }

@@ -50,8 +50,9 @@ Weights weights_of(const Features& x, const Keys& keys, const Tensor& shift, Fea
           x.value.detach().abs().matmul(y_value.detach().abs()) * factor.detach(), state};
 }
 
-// out_i = sum_j w_ij v_j / sum_j w_ij, for rows that all see exactly `keys`.
-Attention attend(const Features& x, const Keys& keys, const Evaluation& e, double log_constant) {
+// out_i = sum_j w_ij v_j / sum_j w_ij, for rows that all see exactly `keys` and `near`.
+Attention attend(const Features& x, const Keys& keys, const NearKeys& near, const Evaluation& e,
+                 double log_constant) {
   const Features& y = keys.features;
   // A constant for gradients. The state's exponent is always finite: rows without keys need no case
   // of their own.
@@ -60,18 +61,19 @@ Attention attend(const Features& x, const Keys& keys, const Evaluation& e, doubl
   const Tensor shift = (x.exponent.detach() + key_scale).amax(-1, true);  // [B, H, R, 1]
   const Weights w = e.unfused ? unfused_weights(x, keys, shift, key_scale, *e.unfused)
                               : weights_of(x, keys, shift, e.options.feature_map);
-  const Tensor num = w.keys.matmul(keys.v) + w.state.matmul(keys.state_kv);         // [B, H, R, Dv]
-  const Tensor den = w.keys.sum(-1, true) + w.state.matmul(keys.state_normalizer);  // [B, H, R, 1]
-  const Tensor factor = (shift + x.token + log_constant).exp();
-  const Tensor zero = den.eq(0);
+  Tensor num = w.keys.matmul(keys.v) + w.state.matmul(keys.state_kv);         // [B, H, R, Dv]
+  Tensor den = w.keys.sum(-1, true) + w.state.matmul(keys.state_normalizer);  // [B, H, R, 1]
+  Tensor log = shift + x.token + log_constant;  // what both are relative to
   Attention a;
-  a.numerator = num * factor;
-  a.denominator = (den * factor).squeeze(-1);
+  add_terms(a, w, keys, log.exp());
+  if (near.log_weights.defined()) add_near(near, e, {num, den, log}, a);
+  const Tensor zero = den.eq(0);
+  a.numerator = num * log.exp();
+  a.denominator = (den * log.exp()).squeeze(-1);
   a.out = e.options.renormalize == Renormalize::kNo
               ? a.numerator
               : at::where(zero, 0.0, num / at::where(zero, 1.0, den));
   if (e.unfused) a.out = rounded(a.out, *e.unfused);
-  add_terms(a, w, keys, factor);
   return a;
 }
 
@@ -89,9 +91,9 @@ Attention dense_attention(const Inputs& in, const Evaluation& e) {
 
 Attention favor_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& W,
                           const Evaluation& evaluation) {
-  const bool packed = evaluation.options.cu_seqlens_q.defined();
-  return packed ? packed_attention({q, k, v, W}, evaluation)
-                : dense_attention({q, k, v, W}, evaluation);
+  if (evaluation.options.cu_seqlens_q.defined()) return packed_attention({q, k, v, W}, evaluation);
+  return evaluation.options.near > 0 ? near_attention({q, k, v, W}, evaluation)
+                                     : dense_attention({q, k, v, W}, evaluation);
 }
 
 }  // namespace performer::reference

@@ -45,6 +45,8 @@ Keys keys_of(const Inputs& in, const FavorOptions& o) {
       features_of(at::where(real, k, 0.0), heads_of(W_k, 3, q), heads_of(o.bias_k, 2, q), o);
   keys.features.token = (keys.features.token + key_bias).masked_fill(~real, -kInfinity);
   keys.v = at::where(real, v, 0.0);
+  keys.y = at::where(real, k, 0.0);
+  keys.bias = key_bias.masked_fill(~real, -kInfinity);
 
   add_state(keys, o.initial_state, q);
   return keys;

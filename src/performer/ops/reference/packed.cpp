@@ -19,11 +19,15 @@ Attention packed_attention(const Inputs& in, const Evaluation& e) {
     one.rows = rows.masked_select(rows.ge(cu_q[n]) & rows.lt(cu_q[n + 1])) - cu_q[n];
     one.options.key_mask = range(cu_k, o.key_mask, -1);
     one.options.key_bias = range(cu_k, o.key_bias, -1);
+    one.options.query_bias = range(cu_q, o.query_bias, -1);
     if (auto& state = one.options.initial_state; state.defined()) {
-      for (Tensor* t : {&state.kv, &state.normalizer, &state.log2_scale}) *t = t->narrow(0, n, 1);
+      for (Tensor* t : {&state.kv, &state.normalizer, &state.log2_scale, &state.near_keys,
+                        &state.near_values, &state.near_bias, &state.near_position}) {
+        if (t->defined()) *t = t->narrow(0, n, 1);
+      }
     }
-    parts.push_back(dense_attention(
-        {range(cu_q, in.q, 2), range(cu_k, in.k, 2), range(cu_k, in.v, 2), in.W}, one));
+    parts.push_back(favor_attention(range(cu_q, in.q, 2), range(cu_k, in.k, 2),
+                                    range(cu_k, in.v, 2), in.W, one));
   }
   return concatenate(parts);
 }

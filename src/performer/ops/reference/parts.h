@@ -23,6 +23,7 @@ struct Features {
 /// Everything on the side of the keys, heads already repeated to those of q.
 struct Keys {
   Features features;
+  Tensor y, bias;                     // [B, H, Lk, D], [B, H, Lk, 1] key_bias, -inf where removed
   Tensor v;                           // [B, H, Lk, Dv]
   Tensor state_kv, state_normalizer;  // [B, H, M', Dv], [B, H, M', 1]
   Tensor state_exponent;              // [B, H, 1, M'], natural logarithm
@@ -32,6 +33,12 @@ struct Keys {
 struct Weights {
   Tensor keys, keys_terms;  // [B, H, R, Lk]; the sum and the sum of absolute values
   Tensor state;             // [B, H, R, M']
+};
+
+/// What rows see exactly, beside the features' far field; undefined: nothing.
+struct NearKeys {
+  Tensor log_weights;  // [B, H, R, N]  x_i . y_j + bias_j, -inf where there is no key
+  Tensor v;            // [B, H, N, Dv]
 };
 
 /// The maps (maps.cpp). Exponential ones are positive, loglinear and hyperbolic; softmax ones are
@@ -69,13 +76,26 @@ void add_terms(Attention& a, const Weights& w, const Keys& keys, const Tensor& f
 /// undefined.
 Features features_of(const Tensor& x, const Tensor& W, const Tensor& bias, const FavorOptions& o);
 Weights weights_of(const Features& x, const Keys& keys, const Tensor& shift, FeatureMap map);
-Attention attend(const Features& x, const Keys& keys, const Evaluation& e, double log_constant);
+Attention attend(const Features& x, const Keys& keys, const NearKeys& near, const Evaluation& e,
+                 double log_constant);
 Attention dense_attention(const Inputs& in, const Evaluation& e);
 
 /// `attend` for the rows of `queries` in blocks that bound the memory (blocks.cpp).
 Attention attend_by_blocks(const Features& queries, const Keys& keys, const Tensor& rows,
                            const Evaluation& e, double log_constant);
-Attention concatenate(const std::vector<Attention>& parts);
+Attention concatenate(const std::vector<Attention>& parts, std::int64_t dim = 2);
+Features rows_of(const Features& x, std::int64_t begin, std::int64_t end);
+/// The keys `index`, int64 [N], and the state.
+Keys take_keys(Keys keys, const Tensor& index);
+
+/// The near field (near.cpp): which keys a row sees exactly.
+Attention near_attention(const Inputs& in, const Evaluation& e);
+/// Sums of the far field times exp(-log), to which add_near adds those of the near one, on the
+/// larger of both exponents.
+struct FieldSums {
+  Tensor &num, &den, &log;
+};
+void add_near(const NearKeys& near, const Evaluation& e, const FieldSums& sums, Attention& a);
 
 /// Sequence n of a packed problem is a problem of its own (packed.cpp).
 Attention packed_attention(const Inputs& in, const Evaluation& e);

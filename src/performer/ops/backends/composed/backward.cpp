@@ -2,14 +2,11 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-#include <cmath>
-
 #include "performer/ops/backends/composed/chunk.h"
 #include "performer/ops/backends/composed/chunk_gradient.h"
 #include "performer/ops/backends/composed/exact_rows.h"
-#include "performer/ops/backends/composed/pow2.h"
-#include "performer/ops/favor/state.h"
+#include "performer/ops/backends/composed/parameter_gradient.h"
+#include "performer/ops/backends/composed/state_gradient.h"
 
 // With p_ir = phi_r(q_i) / den_i and G_i = [do_i, -do_i . o_i] (paper, Algorithm 1,
 // differentiated):
@@ -55,20 +52,6 @@ FeatureGradient causal_query_gradient(const FeatureBlock& queries, const KeyBloc
   return grad;
 }
 
-/// Gradients of a block of keys and of its values.
-struct KeyGradient {
-  FeatureGradient features;
-  Tensor values;  // [B, Hs, C, Dv]
-};
-
-KeyGradient key_gradient_from_later(const KeyBlock& keys, const ScaledSum& later) {
-  const Tensor shift = later.log2.unsqueeze(2);  // [B, Hs, 1, M']
-  const Tensor phi = keys.features.scaled(shift);
-  const Tensor raw = at::matmul(keys.values, later.sum.transpose(-1, -2));
-  return {keys.features.pull_back(raw, shift, phi),
-          at::matmul(phi, later.sum.narrow(-1, 0, later.sum.size(-1) - 1))};
-}
-
 void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, const KeyBlock& keys,
                                const RowGradient& rows) {
   // Only gradients are formed here, so that the keys' own scales may serve as reference.
@@ -91,46 +74,17 @@ void add_key_gradient_in_chunk(KeyGradient& grad, const FeatureBlock& queries, c
   }
 }
 
-/// sum_i p_i G_i of one block of queries, scaled per feature as a state is.
-ScaledSum sum_queries(const FeatureBlock& queries, const RowGradient& rows) {
-  const Tensor row_log2 = rows.log2.unsqueeze(-1);
-  Tensor log2 = round_up_log2(queries.bound() - row_log2).amax({2, 3});  // [B, Hs, 1|M']
-  const Tensor p =
-      queries.scaled(-row_log2 - log2.unsqueeze(2).unsqueeze(2)) * rows.inverse.unsqueeze(-1);
-  log2 = log2.expand({log2.size(0), log2.size(1), p.size(-1)});
-  return {at::matmul(fold_group(p).transpose(-1, -2), fold_group(rows.g())), log2};
-}
-
-// Sums the gradient of a parameter over batch and length, then to the parameter's heads.
-void add_parameter(const Tensor& grad, const Tensor& per_head) {
-  grad.add_(reduce_heads(per_head, grad.size(0)));
-}
-
 void write_query_gradient(const DenseCall& p, const BackwardOutputs& outputs,
                           const FeatureBlock& queries, const FeatureGradient& grad, Block block) {
-  const auto g = p.query.backward(queries, grad);
+  const auto g = pull_back_queries(p, outputs, queries, grad);
   outputs.q.narrow(2, block.start, block.length).copy_(p.heads.join_queries(g.x));
-  if (outputs.projection.defined()) {
-    const Tensor dw = at::matmul(g.argument.transpose(-1, -2), queries.x).sum(0);  // [Hs, G, M, D]
-    add_parameter(outputs.projection, dw.flatten(0, 1) * std::sqrt(p.query.scale));
-  }
-  if (outputs.bias_q.defined())
-    add_parameter(outputs.bias_q, grad.features.sum(at::IntArrayRef{0, 3}).flatten(0, 1));
 }
 
 void write_key_gradient(const DenseCall& p, const BackwardOutputs& outputs, const KeyBlock& keys,
                         const KeyGradient& grad, Block block) {
-  const auto g = p.key.backward(keys.features, grad.features);
+  const auto g = pull_back_keys(p, outputs, keys, grad);
   outputs.k.narrow(2, block.start, block.length).copy_(p.heads.reduce_keys(g.x));
   outputs.v.narrow(2, block.start, block.length).copy_(p.heads.reduce_keys(grad.values));
-  const Tensor& dw_target =
-      p.args.projection_k.defined() ? outputs.projection_k : outputs.projection;
-  if (dw_target.defined()) {
-    const Tensor dw = at::matmul(g.argument.transpose(-1, -2), keys.features.x).sum(0);
-    add_parameter(dw_target, dw * std::sqrt(p.key.scale));
-  }
-  if (outputs.bias_k.defined())
-    add_parameter(outputs.bias_k, grad.features.features.sum(at::IntArrayRef{0, 2}));
   if (outputs.key_bias.defined()) {
     const Tensor per_head = g.token_bias.transpose(0, 1);  // [Hs, B, C]
     outputs.key_bias.narrow(2, block.start, block.length)
@@ -140,34 +94,6 @@ void write_key_gradient(const DenseCall& p, const BackwardOutputs& outputs, cons
 
 ScaledSum final_state(const DenseCall& p, const BackwardInputs& in) {
   return {at::cat({in.kv, in.normalizer.unsqueeze(-1)}, -1), in.log2_scale.to(p.dtype)};
-}
-
-/// The gradient that comes in through the final state: dS = [grad kv, grad normalizer]
-/// 2^-log2_scale.
-ScaledSum final_gradient(const DenseCall& p, const BackwardInputs& in) {
-  ScaledSum empty =
-      empty_sum({in.kv.size(0), in.kv.size(1), in.kv.size(2), p.value_dim + 1}, in.kv.options());
-  if (!in.grad_kv.defined() && !in.grad_normalizer.defined()) return empty;
-  const Tensor kv = in.grad_kv.defined() ? in.grad_kv : at::zeros_like(in.kv);
-  const Tensor normalizer =
-      in.grad_normalizer.defined() ? in.grad_normalizer : at::zeros_like(in.normalizer);
-  const Tensor log2 = in.log2_scale.to(p.dtype);
-  const Tensor reached = log2.gt(kReached);
-  return {at::cat({kv, normalizer.unsqueeze(-1)}, -1), at::where(reached, -log2, empty.log2)};
-}
-
-void write_state_gradient(const DenseCall& p, const BackwardOutputs& outputs, const ScaledSum& grad,
-                          const ScaledSum& passed) {
-  if (!outputs.state_kv.defined()) return;
-  const Tensor initial = p.args.state_log2_scale.to(p.dtype);
-  // A feature that no key ever reached hands the gradient through at scale 1.
-  const Tensor untouched = initial.le(kReached);
-  const Tensor shift = (grad.log2 + initial).masked_fill(untouched, kEmptyLog2Scale);
-  Tensor total = scale_pow2(grad.sum, shift.unsqueeze(-1));
-  const Tensor through = untouched.logical_and(passed.log2.le(kReached));
-  total = at::where(through.unsqueeze(-1), passed.sum, total);
-  outputs.state_kv.copy_(total.narrow(-1, 0, p.value_dim));
-  outputs.state_normalizer.copy_(total.select(-1, -1));
 }
 
 ScaledSum causal_pass(const DenseCall& p, const BackwardInputs& in,

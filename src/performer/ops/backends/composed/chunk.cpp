@@ -79,6 +79,14 @@ RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const Sc
   return rows;
 }
 
+RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
+  const Tensor scale = state.log2.unsqueeze(2).unsqueeze(2);  // [B, Hs, 1, 1, M']
+  const Tensor log2 = round_up_log2((queries.bound() + scale).amax(-1));
+  const Tensor weights = queries.scaled(scale - log2.unsqueeze(-1));
+  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2,
+          state.log2.gt(kReached).any(-1).unsqueeze(-1).unsqueeze(-1)};
+}
+
 Tensor causal_mask(std::int64_t length, at::Device device) {
   return at::ones({length, length}, at::TensorOptions(device).dtype(at::kBool)).tril();
 }

@@ -32,6 +32,9 @@ struct RowSums {
   Tensor reached;  // bool [B, Hs, 1, 1|C]: the row has keys
 };
 
+/// Rows that see what the state holds, and nothing else.
+RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state);
+/// Rows that see it and the chunk's own keys up to themselves.
 RowSums attend_chunk(const FeatureBlock& queries, const KeyBlock& keys, const ScaledSum& state);
 
 /// j <= i, bool [C, C].

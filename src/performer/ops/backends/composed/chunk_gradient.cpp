@@ -82,6 +82,23 @@ Tensor ChunkGradient::exact_weights(const FeatureBlock& queries, const KeyBlock&
       .masked_fill(at_row(exact).logical_not(), 0);
 }
 
+KeyGradient key_gradient_from_later(const KeyBlock& keys, const ScaledSum& later) {
+  const Tensor shift = later.log2.unsqueeze(2);  // [B, Hs, 1, M']
+  const Tensor phi = keys.features.scaled(shift);
+  const Tensor raw = at::matmul(keys.values, later.sum.transpose(-1, -2));
+  return {keys.features.pull_back(raw, shift, phi),
+          at::matmul(phi, later.sum.narrow(-1, 0, later.sum.size(-1) - 1))};
+}
+
+ScaledSum sum_queries(const FeatureBlock& queries, const RowGradient& rows) {
+  const Tensor row_log2 = rows.log2.unsqueeze(-1);
+  Tensor log2 = round_up_log2(queries.bound() - row_log2).amax({2, 3});  // [B, Hs, 1|M']
+  const Tensor p =
+      queries.scaled(-row_log2 - log2.unsqueeze(2).unsqueeze(2)) * rows.inverse.unsqueeze(-1);
+  log2 = log2.expand({log2.size(0), log2.size(1), p.size(-1)});
+  return {at::matmul(fold_group(p).transpose(-1, -2), fold_group(rows.g())), log2};
+}
+
 Tensor multiply_grouped(const Tensor& rows, const Tensor& matrix) {
   return unfold_group(at::matmul(fold_group(rows), matrix), rows.size(2));
 }

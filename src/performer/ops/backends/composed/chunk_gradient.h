@@ -52,6 +52,17 @@ struct ChunkGradient {
   std::vector<std::int64_t> exact_rows;  // rows that go feature by feature
 };
 
+/// Gradients of a block of keys and of its values.
+struct KeyGradient {
+  FeatureGradient features;
+  Tensor values;  // [B, Hs, C, Dv]
+};
+/// What the rows summed up in `later` leave to the keys that they all see.
+KeyGradient key_gradient_from_later(const KeyBlock& keys, const ScaledSum& later);
+
+/// sum_i p_i G_i of one block of queries, scaled per feature as a state is.
+ScaledSum sum_queries(const FeatureBlock& queries, const RowGradient& rows);
+
 /// rows [B, Hs, G, C, X] times matrix [B, Hs, X, Y].
 Tensor multiply_grouped(const Tensor& rows, const Tensor& matrix);
 

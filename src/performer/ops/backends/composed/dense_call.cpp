@@ -19,14 +19,17 @@ constexpr std::int64_t kMaxBlock = 4096;
 // [M, D] or [heads, M, D] -> [heads, M, D]; the product with sqrt(scale) is rounded once.
 Tensor prepare_projection(const Tensor& w, double scale, at::ScalarType dtype) {
   if (!w.defined()) return w;
-  return (w.to(at::kDouble) * std::sqrt(scale)).to(dtype).view({-1, w.size(-2), w.size(-1)});
+  const Tensor scaled = (w.to(at::kDouble) * std::sqrt(scale)).to(dtype);
+  return w.dim() == 2 ? scaled.unsqueeze(0) : scaled;
 }
 
 Tensor prepare_bias(const Tensor& b, at::ScalarType dtype) {
-  return b.defined() ? b.to(dtype).view({-1, 1, b.size(-1)}) : b;
+  if (!b.defined()) return b;
+  return (b.dim() == 1 ? b.unsqueeze(0) : b).to(dtype).unsqueeze(1);
 }
 
 double constant_of(FeatureMap map, std::int64_t features) {
+  if (features == 0) return 1.0;  // a near field alone
   const auto m = static_cast<double>(features);
   if (map == FeatureMap::kTrigonometric) return 2.0 / m;
   return map == FeatureMap::kPositive || map == FeatureMap::kHyperbolic ? 1.0 / m : 1.0;
@@ -46,7 +49,7 @@ DenseCall::DenseCall(const FavorArgs& a) : args(a), dtype(a.accumulate()) {
   query.scale = key.scale = a.resolved_scale();
   query.eps = key.eps = a.resolved_eps();
   key.norm_term = is_softmax_map(a.map()) && a.map() != FeatureMap::kLoglinear;
-  query.norm_term = key.norm_term && !a.renormalize;
+  query.norm_term = key.norm_term && !a.renormalize && a.near == 0;  // NearPass has its own
   const Tensor w = prepare_projection(a.projection, query.scale, dtype);
   const Tensor w_k = prepare_projection(a.key_projection(), key.scale, dtype);
   if (w.defined()) {
@@ -75,21 +78,20 @@ KeyBlock DenseCall::load_keys(Block tokens) const {
   KeyBlock block;
   Tensor k = heads.expand_keys(args.k.narrow(2, start, length).to(dtype));  // [B, Hs, C, D]
   Tensor v = heads.expand_keys(args.v.narrow(2, start, length).to(dtype));
-  Tensor bias;  // [B, 1|Hs, C]
   if (args.key_mask.defined()) block.mask = args.key_mask.narrow(1, start, length).unsqueeze(1);
   if (args.key_bias.defined()) {
     const Tensor b = args.key_bias.dim() == 2 ? args.key_bias.unsqueeze(1) : args.key_bias;
-    bias = heads.expand_keys(b.narrow(2, start, length).to(dtype));
-    const Tensor finite = bias.ne(-std::numeric_limits<double>::infinity());
+    block.bias = heads.expand_keys(b.narrow(2, start, length).to(dtype));
+    const Tensor finite = block.bias.ne(-std::numeric_limits<double>::infinity());
     block.mask = block.mask.defined() ? block.mask.logical_and(finite) : finite;
   }
   if (block.mask.defined()) {
     const Tensor removed = block.mask.logical_not();
     k = k.masked_fill(removed.unsqueeze(-1), 0);
     v = v.masked_fill(removed.unsqueeze(-1), 0);
-    if (bias.defined()) bias = bias.masked_fill(removed, 0);
+    if (block.bias.defined()) block.bias = block.bias.masked_fill(removed, 0);
   }
-  block.features = key.features(k, bias, block.mask);
+  block.features = key.features(k, block.bias, block.mask);
   block.values = at::cat({v, at::ones_like(k.narrow(-1, 0, 1))}, -1);
   block.log2 = round_up_log2(block.features.bound());
   if (block.mask.defined()) {

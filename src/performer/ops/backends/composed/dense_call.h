@@ -24,6 +24,7 @@ struct KeyBlock {
   FeatureBlock features;  // [B, Hs, C, M']
   Tensor values;          // [B, Hs, C, Dv + 1], the last column 1
   Tensor mask;            // bool [B, 1|Hs, C], undefined: all real
+  Tensor bias;            // [B, 1|Hs, C] key_bias, 0 where masked; undefined: 0
   Tensor log2;            // [B, Hs, C, 1|M'] integer scales, kEmptyLog2Scale where masked
 };
 

@@ -10,8 +10,6 @@
 namespace performer::composed {
 namespace {
 
-constexpr double kLog2E = 1.4426950408889634074;
-
 // x [..., C, D] times matrix [1|Hs, (1|G,) D, M]; a shared matrix is one product for all heads.
 Tensor times_matrix(const Tensor& x, const Tensor& matrix) {
   const auto heads = matrix.numel() / (matrix.size(-1) * matrix.size(-2));

@@ -10,32 +10,12 @@
 namespace performer::composed {
 namespace {
 
-RowSums attend_state(const FeatureBlock& queries, const ScaledSum& state) {
-  const Tensor scale = state.log2.unsqueeze(2).unsqueeze(2);  // [B, Hs, 1, 1, M']
-  const Tensor log2 = round_up_log2((queries.bound() + scale).amax(-1));
-  const Tensor weights = queries.scaled(scale - log2.unsqueeze(-1));
-  return {unfold_group(at::matmul(fold_group(weights), state.sum), log2.size(2)), log2,
-          state.log2.gt(kReached).any(-1).unsqueeze(-1).unsqueeze(-1)};
-}
-
 void write_rows(const DenseCall& p, const ForwardOutputs& outputs, const RowSums& rows,
                 Block block) {
-  const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
-  const Tensor denominator = rows.sums.select(-1, -1);
-  Tensor out;
-  if (p.args.renormalize) {
-    const Tensor zero = denominator.eq(0);
-    out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
-    // Exponential features never sum to 0: these left the range of the scales.
-    if (has_log_features(p.args.map())) {
-      const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
-      out = out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
-    }
-  } else {
-    out = scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.map_constant;
-  }
-  outputs.out.narrow(2, block.start, block.length).copy_(p.heads.join_queries(out));
-  outputs.row_sum.narrow(2, block.start, block.length).copy_(p.heads.join_queries(denominator));
+  outputs.out.narrow(2, block.start, block.length)
+      .copy_(p.heads.join_queries(divide_rows(p, rows)));
+  outputs.row_sum.narrow(2, block.start, block.length)
+      .copy_(p.heads.join_queries(rows.sums.select(-1, -1)));
   outputs.row_log2_scale.narrow(2, block.start, block.length)
       .copy_(p.heads.join_queries(rows.log2));
 }
@@ -62,6 +42,20 @@ ScaledSum bidirectional_pass(const DenseCall& p, const ForwardOutputs& outputs) 
 }
 
 }  // namespace
+
+Tensor divide_rows(const DenseCall& p, const RowSums& rows) {
+  const Tensor numerator = rows.sums.narrow(-1, 0, p.value_dim);
+  if (!p.args.renormalize) {
+    return scale_pow2(numerator, rows.log2.unsqueeze(-1)) * p.map_constant;
+  }
+  const Tensor denominator = rows.sums.select(-1, -1);
+  const Tensor zero = denominator.eq(0);
+  const Tensor out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
+  if (!has_log_features(p.args.map())) return out;
+  // Exponential features never sum to 0: these left the range of the scales.
+  const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
+  return out.masked_fill(lost, std::numeric_limits<double>::quiet_NaN());
+}
 
 void forward(const DenseCall& p, const ForwardOutputs& outputs) {
   const ScaledSum state = p.args.causal ? causal_pass(p, outputs) : bidirectional_pass(p, outputs);

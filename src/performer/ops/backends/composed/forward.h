@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "performer/ops/backends/composed/chunk.h"
 #include "performer/ops/backends/composed/dense_call.h"
 
 namespace performer::composed {
@@ -14,7 +15,12 @@ struct ForwardOutputs {
   Tensor kv;              // [B, Hs, M', Dv]
   Tensor normalizer;      // [B, Hs, M']
   Tensor log2_scale;      // [B, Hs, M'] int32
+  Tensor near_keys{}, near_values{}, near_bias{}, near_position{};  // FavorState's
 };
+
+/// Numerator over denominator, 0 over 0 being 0: [B, Hs, G, C, Dv]. Without renormalisation, the
+/// numerator.
+Tensor divide_rows(const DenseCall& call, const RowSums& rows);
 
 void forward(const DenseCall& call, const ForwardOutputs& outputs);
 

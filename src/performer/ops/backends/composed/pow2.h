@@ -6,6 +6,8 @@ namespace performer::composed {
 
 using at::Tensor;
 
+inline constexpr double kLog2E = 1.4426950408889634074;
+
 /// 2^e, exactly, for integer-valued floating e of either sign: 0 below the normal range, Inf above.
 /// (exp2 of a vector math library promises no exact powers; the scales of states need them.)
 Tensor exact_exp2(const Tensor& e);
