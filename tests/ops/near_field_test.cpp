@@ -26,7 +26,8 @@ std::vector<OpCase> with_near(const std::string& table, at::ArrayRef<std::int64_
       if (block == 1 && c.length > 130) continue;
       c.near = block;
       c.name = line_of(c);
-      std::ranges::replace_if(c.name, [](unsigned char x) { return std::isalnum(x) == 0; }, '_');
+      std::ranges::replace_if(
+          c.name, [](unsigned char x) { return std::isalnum(x) == 0; }, '_');
       cases.push_back(c);
     }
   }
@@ -196,7 +197,9 @@ TEST(NearField, PiecesAndStepsAreTheWhole) {
       std::vector<Tensor> parts;
       std::int64_t begin = 0;
       for (const std::int64_t length : {1, 1, 5, 30, 0, 28, 1, 1, 1, 22}) {
-        const auto cut = [&, end = begin + length](const Tensor& t) { return slice(t, begin, end); };
+        const auto cut = [&, end = begin + length](const Tensor& t) {
+          return slice(t, begin, end);
+        };
         const auto [out, state] =
             favor_attention_with_state(cut(in.q), cut(in.k), cut(in.v), in.W, options);
         parts.push_back(out);
@@ -317,8 +320,11 @@ TEST(NearField, RefusesWhatItCannotMean) {
   refused([](Inputs& in) { in.options.near = -1; }, {"near must be in 0 ... 4096", "-1"});
   refused([](Inputs& in) { in.options.near = 4097; }, {"near must be in 0 ... 4096", "4097"});
   refused([](Inputs& in) { in.options.feature_map = FeatureMap::kRelu; }, {"near", "relu"});
-  refused([](Inputs& in) { in.options.query_bias = at::zeros({2, 90}); },
-          {"query_bias", "loglinear", "positive"});
+  refused(
+      [](Inputs& in) {
+        in.options.query_bias = at::zeros({2, 90});
+      },
+      {"query_bias", "loglinear", "positive"});
   refused(
       [](Inputs& in) {
         in.options.causality = Causality::kBidirectional;

@@ -36,7 +36,7 @@ struct OpCase {
   bool query_bias = false;
   bool initial_state = false;
   Renormalize renormalize = Renormalize::kYes;
-  double magnitude = 1;  // standard deviation of q and k
+  double magnitude = 1;   // standard deviation of q and k
   std::int64_t near = 0;  // block of the near field; the states of one end in all parts of it
 
   bool causal() const { return causality == Causality::kCausal; }

@@ -136,8 +136,7 @@ class Signature {
   template <std::size_t kIndex>
   static constexpr FieldAt<kIndex> kField = std::get<kIndex>(kFields);
   template <std::size_t kIndex>
-  using WireAt = Wire<typename FieldAt<kIndex>::Type,
-                      (kField<kIndex>.roles & kGivenRoles) != 0>;
+  using WireAt = Wire<typename FieldAt<kIndex>::Type, (kField<kIndex>.roles & kGivenRoles) != 0>;
 
   template <class Indices>
   struct Positional;

@@ -80,11 +80,12 @@ void backward_dense(const FavorArgs& args, const BackwardInputs& in, const Backw
 }  // namespace
 
 void forward_composed(const FavorArgs& args, const FavorResult& r) {
-  const ForwardOutputs all{r.out,        r.row_sum,   r.row_log2_scale, r.kv,        r.normalizer,
-                           r.log2_scale, r.near_keys, r.near_values,    r.near_bias, r.near_position};
+  const ForwardOutputs all{r.out,        r.row_sum,      r.row_log2_scale, r.kv,
+                           r.normalizer, r.log2_scale,   r.near_keys,      r.near_values,
+                           r.near_bias,  r.near_position};
   if (!args.packed()) return forward_dense(args, all);
   for_each_segment(args, [&](const Segment& s) {
-    ForwardOutputs o{s.queries(all.out), s.queries(all.row_sum), s.queries(all.row_log2_scale),
+    ForwardOutputs o{s.queries(all.out), s.queries(all.row_sum),  s.queries(all.row_log2_scale),
                      s.state(all.kv),    s.state(all.normalizer), s.state(all.log2_scale)};
     if (args.near > 0) {
       o.near_keys = s.state(all.near_keys), o.near_values = s.state(all.near_values);
@@ -101,9 +102,17 @@ void backward_composed(const FavorSaved& saved, const FavorArgs& args,
   const auto sum_of = [&](Tensor FavorArgs::*of, std::int64_t trailing) {
     return accumulator(args.*of, saved.needs_gradient(of), trailing, args.accumulate());
   };
-  BackwardInputs in{saved.grad_out, r.row_sum,    r.row_log2_scale, r.kv,
-                    r.normalizer,   r.log2_scale, saved.grad_kv,    saved.grad_normalizer,
-                    {},             {},           {}};
+  BackwardInputs in{saved.grad_out,
+                    r.row_sum,
+                    r.row_log2_scale,
+                    r.kv,
+                    r.normalizer,
+                    r.log2_scale,
+                    saved.grad_kv,
+                    saved.grad_normalizer,
+                    {},
+                    {},
+                    {}};
   if (args.near > 0) {
     in.grad_near_keys = saved.grad_near_keys, in.grad_near_values = saved.grad_near_values;
     in.grad_near_bias = saved.grad_near_bias;

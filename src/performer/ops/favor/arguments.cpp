@@ -62,26 +62,25 @@ FavorArgs favor_args(const Tensor& q, const Tensor& k, const Tensor& v, const Te
 }
 
 FavorOptions favor_options(const FavorArgs& a) {
-  return {
-      .feature_map = a.map(),
-      .causality = a.causal ? Causality::kCausal : Causality::kBidirectional,
-      .scale = a.scale,
-      .eps = a.eps,
-      .renormalize = a.renormalize ? Renormalize::kYes : Renormalize::kNo,
-      .near = a.near,
-      .key_mask = a.key_mask,
-      .cu_seqlens_q = a.cu_seqlens_q,
-      .cu_seqlens_k = a.cu_seqlens_k,
-      .max_seqlen_q = integer(a.max_seqlen_q),
-      .max_seqlen_k = integer(a.max_seqlen_k),
-      .projection_k = a.projection_k,
-      .bias_q = a.bias_q,
-      .bias_k = a.bias_k,
-      .key_bias = a.key_bias,
-      .query_bias = a.query_bias,
-      .initial_state = {a.state_kv, a.state_normalizer, a.state_log2_scale, a.state_fingerprint,
-                        a.state_near_keys, a.state_near_values, a.state_near_bias,
-                        a.state_near_position}};
+  return {.feature_map = a.map(),
+          .causality = a.causal ? Causality::kCausal : Causality::kBidirectional,
+          .scale = a.scale,
+          .eps = a.eps,
+          .renormalize = a.renormalize ? Renormalize::kYes : Renormalize::kNo,
+          .near = a.near,
+          .key_mask = a.key_mask,
+          .cu_seqlens_q = a.cu_seqlens_q,
+          .cu_seqlens_k = a.cu_seqlens_k,
+          .max_seqlen_q = integer(a.max_seqlen_q),
+          .max_seqlen_k = integer(a.max_seqlen_k),
+          .projection_k = a.projection_k,
+          .bias_q = a.bias_q,
+          .bias_k = a.bias_k,
+          .key_bias = a.key_bias,
+          .query_bias = a.query_bias,
+          .initial_state = {a.state_kv, a.state_normalizer, a.state_log2_scale, a.state_fingerprint,
+                            a.state_near_keys, a.state_near_values, a.state_near_bias,
+                            a.state_near_position}};
 }
 
 double FavorArgs::resolved_scale() const {

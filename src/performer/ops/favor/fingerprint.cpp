@@ -78,10 +78,11 @@ void check_state_fingerprint(const FavorArgs& args, const Tensor& fingerprint) {
   if (!args.state_fingerprint.defined() || backends::capturing_cuda_graph(args.q.device())) return;
   const auto given = args.state_fingerprint.item<std::int64_t>();
   const auto own = fingerprint.item<std::int64_t>();
-  TORCH_CHECK(given == own,
-              "favor_attention: initial_state was made with another W, feature_map, scale, eps, near, "
-              "projection_k or bias_k (fingerprint ",
-              given, ", this call has ", own, "); pass the ones it was made with");
+  TORCH_CHECK(
+      given == own,
+      "favor_attention: initial_state was made with another W, feature_map, scale, eps, near, "
+      "projection_k or bias_k (fingerprint ",
+      given, ", this call has ", own, "); pass the ones it was made with");
 }
 
 }  // namespace performer

@@ -30,8 +30,10 @@ FavorResult allocate_result(const FavorArgs& a) {
           at::empty_symint(kv, sums),
           at::empty_symint(state, sums),
           at::empty_symint(state, integers),
-          at::empty_symint(near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.k.sym_size(3)}), sums),
-          at::empty_symint(near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.v.sym_size(3)}), sums),
+          at::empty_symint(
+              near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.k.sym_size(3)}), sums),
+          at::empty_symint(
+              near_sizes(a, {a.num_states(), a.k.sym_size(1), places, a.v.sym_size(3)}), sums),
           at::empty_symint(near_sizes(a, {a.num_states(), a.state_heads(), places}), sums),
           at::empty_symint(near_sizes(a, {a.num_states()}), a.q.options().dtype(at::kLong)),
           at::empty({1}, a.q.options().dtype(at::kLong))};

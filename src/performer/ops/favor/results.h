@@ -19,7 +19,7 @@ struct FavorResult {
   Tensor kv, normalizer, log2_scale;  // the final state
   // Its near field; [0] without
   Tensor near_keys, near_values, near_bias, near_position;
-  Tensor fingerprint;                 // int64 [1]
+  Tensor fingerprint;  // int64 [1]
 };
 
 /// Its members in the order of the operator's results. The backward operator takes those of

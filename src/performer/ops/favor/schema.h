@@ -24,8 +24,7 @@ inline constexpr auto kSavedFields =
 
 using ForwardSignature = Signature<kFavorFields, kRequired, 0, FavorArgs>;
 using BackwardSignature = Signature<kSavedFields, kRequired, 0, FavorSaved, FavorResult, FavorArgs>;
-using StepSignature =
-    Signature<kStepFields, kRequired | kGivenInStep, kWrittenInStep, FavorArgs>;
+using StepSignature = Signature<kStepFields, kRequired | kGivenInStep, kWrittenInStep, FavorArgs>;
 
 /// The results as the dispatcher and autograd hand them on, and back.
 inline auto as_tuple(const FavorResult& r) {

@@ -19,9 +19,9 @@ inline constexpr std::int32_t kLargestLog2Scale = 1 << 28;
 /// feature by feature, without the constant 1/sqrt(M). Plain tensors: save, copy, index and move
 /// them freely.
 struct FavorState {
-  Tensor kv;           // [N, Hs, M', Dv] float32 or float64
-  Tensor normalizer;   // [N, Hs, M']
-  Tensor log2_scale;   // [N, Hs, M'] int32
+  Tensor kv;             // [N, Hs, M', Dv] float32 or float64
+  Tensor normalizer;     // [N, Hs, M']
+  Tensor log2_scale;     // [N, Hs, M'] int32
   Tensor fingerprint{};  // [1] int64: identifies projection, map and scale; undefined: not checked
   // With a near field of b tokens a block, the keys that the next token sees exactly: the block
   // before its own in places 0 ... b - 1, what there is of its own from place b on. They are not in

@@ -41,7 +41,9 @@ std::int64_t first_real(const FavorOptions& o, std::int64_t n, std::int64_t leng
   if (o.key_mask.defined()) real = real & o.key_mask[n].cpu();
   if (o.key_bias.defined()) {
     real = real & with_heads(o.key_bias, o.key_bias.dim() == 2 ? 1 : o.key_bias.size(1))[n]
-                      .ne(-kInfinity).any(0).cpu();
+                      .ne(-kInfinity)
+                      .any(0)
+                      .cpu();
   }
   const Tensor found = real.nonzero();
   return found.numel() > 0 ? found[0].item<std::int64_t>() : length;
@@ -105,9 +107,10 @@ Sequence sequence_of(const Inputs& in, const FavorOptions& o, std::int64_t n) {
 
 // What the rows of a range see exactly. key_bias counts for all maps but loglinear.
 NearKeys near_keys(const Tensor& x, const Keys& keys, const FavorOptions& o) {
-  const Tensor bias = o.feature_map == FeatureMap::kLoglinear
-                          ? at::zeros_like(keys.bias).masked_fill(keys.bias.eq(-kInfinity), -kInfinity)
-                          : keys.bias;
+  const Tensor bias =
+      o.feature_map == FeatureMap::kLoglinear
+          ? at::zeros_like(keys.bias).masked_fill(keys.bias.eq(-kInfinity), -kInfinity)
+          : keys.bias;
   return {x.matmul(keys.y.transpose(-1, -2)) + bias.transpose(-1, -2), keys.v};
 }
 
@@ -137,16 +140,18 @@ Attention attend_sequence(const Sequence& s, const Evaluation& e, const Tensor& 
     const Range near = range_of(r);
     for (next = r + 1; next < rows.numel() && range_of(next) == near;) ++next;
     const bool after = o.causality == Causality::kBidirectional && near.end > 0;
-    const Tensor far = at::cat({at::arange(s.has_far ? near.begin : 0, at::kLong),
-                                at::arange(s.has_far && after ? near.end : count, count, at::kLong)});
+    const Tensor far =
+        at::cat({at::arange(s.has_far ? near.begin : 0, at::kLong),
+                 at::arange(s.has_far && after ? near.end : count, count, at::kLong)});
     const Tensor index = rows.slice(0, r, next);
     const Features of_rows{queries.value.index_select(2, index),
                            queries.exponent.index_select(2, index),
                            queries.token.index_select(2, index)};
-    parts.push_back(attend(of_rows, take_keys(keys, far),
-                           near_keys(x.index_select(2, index),
-                                     take_keys(keys, at::arange(near.begin, near.end, at::kLong)), o),
-                           e, far_log_constant(o, s.in.W.size(-2))));
+    parts.push_back(
+        attend(of_rows, take_keys(keys, far),
+               near_keys(x.index_select(2, index),
+                         take_keys(keys, at::arange(near.begin, near.end, at::kLong)), o),
+               e, far_log_constant(o, s.in.W.size(-2))));
   }
   return concatenate(parts);
 }
@@ -167,7 +172,8 @@ void add_near(const NearKeys& near, const Evaluation& e, const FieldSums& sums, 
   const Tensor top = scores.size(-1) > 0 ? at::maximum(sums.log, scores.amax(-1, true)).detach()
                                          : sums.log.detach();
   const Tensor factor = (sums.log - top).exp();
-  const Tensor weights = e.unfused ? rounded((scores - top).exp(), *e.unfused) : (scores - top).exp();
+  const Tensor weights =
+      e.unfused ? rounded((scores - top).exp(), *e.unfused) : (scores - top).exp();
   sums.num = sums.num * factor + weights.matmul(near.v);
   sums.den = sums.den * factor + weights.sum(-1, true);
   sums.log = top;

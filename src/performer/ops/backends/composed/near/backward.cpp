@@ -17,10 +17,10 @@ namespace {
 
 /// Sums over all blocks, in slots.
 struct TokenGradients {
-  Tensor q;                 // [B, Hs, G, T, D]
-  Tensor query_factor;      // [B, Hs, G, T] of the log of a query's own factor
-  Tensor k, v;              // [B, Hs, T, D], [B, Hs, T, Dv]
-  Tensor key_bias;          // [B, Hs, T]
+  Tensor q;             // [B, Hs, G, T, D]
+  Tensor query_factor;  // [B, Hs, G, T] of the log of a query's own factor
+  Tensor k, v;          // [B, Hs, T, D], [B, Hs, T, Dv]
+  Tensor key_bias;      // [B, Hs, T]
 };
 
 class Backward {
@@ -96,11 +96,12 @@ class Backward {
     const FeatureBlock queries = pass_.call.load_queries({start, length});
     const RowGradient rows = far_rows(c);
     const StateGradient from_state(queries, rows, keys);
-    const Tensor mass = (from_state.weights * from_state.normalizer).sum(-1) * from_state.inverse.squeeze(-1);
+    const Tensor mass =
+        (from_state.weights * from_state.normalizer).sum(-1) * from_state.inverse.squeeze(-1);
     const Tensor own = from_state.delta().squeeze(-1) - rows.delta.squeeze(-1) * mass;
     sum_.query_factor.narrow(3, start, length).add_(own);
-    const auto g = pull_back_queries(pass_.call, out_, queries,
-                                     from_state.pull_back(queries, rows.delta));
+    const auto g =
+        pull_back_queries(pass_.call, out_, queries, from_state.pull_back(queries, rows.delta));
     sum_.q.narrow(3, start, length).add_(g.x);
   }
 
@@ -127,18 +128,18 @@ class Backward {
         pass_.call.initial_sum(), [&](std::int64_t c) { return pass_.sum_joining_block(c); },
         use_keys);
     if (!pass_.call.args.causal) {
-      pass_.scan_down(pass_.no_sum(), [&](std::int64_t c) { return pass_.sum_block(c); }, use_keys);
+      pass_.scan_down(
+          pass_.no_sum(), [&](std::int64_t c) { return pass_.sum_block(c); }, use_keys);
       pass_.scan_up(
-          pass_.no_sum(),
-          [&](std::int64_t c) { return c == 0 ? pass_.no_sum() : add_rows(c); },
+          pass_.no_sum(), [&](std::int64_t c) { return c == 0 ? pass_.no_sum() : add_rows(c); },
           [&](std::int64_t c, const ScaledSum& sum) { add_far_keys(c, sum); });
     }
     // The final state holds the keys that left its near field.
     const ScaledSum final = final_gradient(pass_.call, in_);
-    ScaledSum all = pass_.scan_down(pass_.no_sum(), add_rows,
-                                    [&](std::int64_t c, const ScaledSum& sum) {
-                                      add_far_keys(c, merge(sum, joined(final, c)));
-                                    });
+    ScaledSum all =
+        pass_.scan_down(pass_.no_sum(), add_rows, [&](std::int64_t c, const ScaledSum& sum) {
+          add_far_keys(c, merge(sum, joined(final, c)));
+        });
     all = merge(all, add_rows(1));
     write_state_gradient(pass_.call, out_, merge(all, final), final);
   }

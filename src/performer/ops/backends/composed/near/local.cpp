@@ -24,7 +24,9 @@ LocalScores::LocalScores(const Tensor& q, const LocalKeys& keys, double scale)
   const auto count = keys.x.size(2);
   seen_ = keys.mask.unsqueeze(2).unsqueeze(2);
   if (keys.before >= 0) {
-    const auto index = [&](std::int64_t n) { return at::arange(n, seen_.options().dtype(at::kLong)); };
+    const auto index = [&](std::int64_t n) {
+      return at::arange(n, seen_.options().dtype(at::kLong));
+    };
     seen_ = seen_.logical_and(index(count).le(index(q.size(3)).unsqueeze(-1) + keys.before));
   }
   log2_ = multiply_grouped(q, keys.x.transpose(-1, -2)) * (scale * kLog2E);

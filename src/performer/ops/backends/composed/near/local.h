@@ -11,11 +11,11 @@ namespace performer::composed {
 
 /// The keys that a block of queries sees exactly: consecutive slots [B, Hs, N, ...].
 struct LocalKeys {
-  Tensor x;               // [B, Hs, N, D]
-  Tensor values;          // [B, Hs, N, Dv + 1], the last column 1
-  Tensor bias;            // [B, 1|Hs, N] key_bias; undefined: 0
-  Tensor mask;            // bool [B, 1|Hs, N]
-  std::int64_t before;    // causal: query i sees the first before + i + 1 of them; else -1: all
+  Tensor x;             // [B, Hs, N, D]
+  Tensor values;        // [B, Hs, N, Dv + 1], the last column 1
+  Tensor bias;          // [B, 1|Hs, N] key_bias; undefined: 0
+  Tensor mask;          // bool [B, 1|Hs, N]
+  std::int64_t before;  // causal: query i sees the first before + i + 1 of them; else -1: all
 };
 
 /// Exact scores of one block, in units of log2: rows that see no key have scores of -inf.

@@ -78,8 +78,7 @@ LocalKeys NearPass::local_keys(std::int64_t index) const {
 Tensor NearPass::real() const {
   const FavorArgs& a = call.args;
   if (!a.key_bias.defined()) return a.key_mask;
-  return a.key_mask.logical_and(
-      a.key_bias.ne(-std::numeric_limits<double>::infinity()).any(1));
+  return a.key_mask.logical_and(a.key_bias.ne(-std::numeric_limits<double>::infinity()).any(1));
 }
 
 double NearPass::norm_sign() const {
@@ -137,12 +136,13 @@ ScaledSum NearPass::scan_down(const ScaledSum& first, const MakePart& add,
 NearPass::Rows NearPass::rows() const {
   const auto& q = call.args.q;
   const auto T = slots.count();
-  const RowSums all{at::zeros({q.size(0), call.heads.state, call.heads.group(), T,
-                               call.value_dim + 1}, q.options()),
-                    at::full({q.size(0), call.heads.state, call.heads.group(), T},
-                             static_cast<double>(kEmptyLog2Scale), q.options()),
-                    at::zeros({q.size(0), call.heads.state, call.heads.group(), T},
-                              q.options().dtype(at::kBool))};
+  const RowSums all{
+      at::zeros({q.size(0), call.heads.state, call.heads.group(), T, call.value_dim + 1},
+                q.options()),
+      at::full({q.size(0), call.heads.state, call.heads.group(), T},
+               static_cast<double>(kEmptyLog2Scale), q.options()),
+      at::zeros({q.size(0), call.heads.state, call.heads.group(), T},
+                q.options().dtype(at::kBool))};
   for (std::int64_t c = 1; c < blocks(); ++c) {
     const LocalKeys keys = local_keys(c);
     set_rows(rows_of(all, block(c)), LocalScores(raw_queries(c), keys, call.query.scale).sums());
@@ -160,7 +160,8 @@ NearPass::Rows NearPass::rows() const {
       call.initial_sum(), [&](std::int64_t c) { return sum_joining_block(c); }, attend);
   state = merge(state, sum_joining_block(blocks() - 2));  // where the last block is full
   if (!call.args.causal) {
-    scan_down(no_sum(), [&](std::int64_t c) { return sum_block(c); }, attend);
+    scan_down(
+        no_sum(), [&](std::int64_t c) { return sum_block(c); }, attend);
   }
   return {all, state};
 }

@@ -55,8 +55,8 @@ Slots::Slots(const FavorArgs& a) : args_(a), near_(a.near), length_(a.q.size(2))
   const Tensor token = slots - first + origin.unsqueeze(1);
   const Tensor in_state = slots.lt(first);
   const Tensor from_token = in_state.logical_not().logical_and(token.lt(length_));
-  source_ = at::where(in_state, slots, token + 2 * b).masked_fill(
-      in_state.logical_or(from_token).logical_not(), 0);
+  source_ = at::where(in_state, slots, token + 2 * b)
+                .masked_fill(in_state.logical_or(from_token).logical_not(), 0);
   filled_ = from_token;
   filled_.narrow(1, 0, 2 * b).logical_or_(held_);
 
@@ -98,9 +98,10 @@ FavorArgs Slots::call() const {
                                            : own.repeat_interleave(heads / own.size(1), 1);
     a.key_bias = joined(args_.state_near_bias, spread, 0);
   }
-  if (args_.query_bias.defined()) a.query_bias = from_tokens(with_heads(args_.query_bias).to(dtype));
-  for (Tensor* t : {&a.state_near_keys, &a.state_near_values, &a.state_near_bias,
-                    &a.state_near_position}) {
+  if (args_.query_bias.defined())
+    a.query_bias = from_tokens(with_heads(args_.query_bias).to(dtype));
+  for (Tensor* t :
+       {&a.state_near_keys, &a.state_near_values, &a.state_near_bias, &a.state_near_position}) {
     *t = Tensor();
   }
   return a;
