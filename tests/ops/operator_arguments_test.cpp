@@ -75,6 +75,10 @@ std::vector<std::string> names_of(const std::string& argument) {
       {"state_kv", {"initial_state"}},
       {"state_normalizer", {"initial_state"}},
       {"state_log2_scale", {"initial_state"}},
+      {"state_near_keys", {"initial_state"}},
+      {"state_near_values", {"initial_state"}},
+      {"state_near_bias", {"initial_state"}},
+      {"state_near_position", {"initial_state"}},
       {"state_fingerprint", {"initial_state"}},
       {"max_seqlen_q", {"max_seqlen"}},
       {"max_seqlen_k", {"max_seqlen"}},
@@ -126,12 +130,20 @@ void expect_close(const Tensor& got, const Tensor& want, const std::string& what
       << what << ": off by " << (a - b).abs().max().item<double>();
 }
 
-// A clone: operators write into some of their arguments. A fingerprint is one of float32 numbers.
+// A clone: operators write into some of their arguments.
+Tensor in_float64(const Tensor& t) {
+  if (!t.defined()) return t;
+  return t.is_floating_point() ? t.to(at::kDouble, false, /*copy=*/true) : t.clone();
+}
+
+// A fingerprint is one of float32 numbers, and parts of a projection keep their dtypes.
 IValue in_float64(const c10::Argument& argument, const IValue& value) {
   if (argument.name() == "state_fingerprint") return {};
-  if (!value.isTensor() || !value.toTensor().defined()) return value;
-  const Tensor t = value.toTensor();
-  return t.is_floating_point() ? t.to(at::kDouble, false, /*copy=*/true) : t.clone();
+  if (value.isTensor()) return in_float64(value.toTensor());
+  if (!value.isTensorList() || argument.name() == "parts") return value;
+  c10::List<Tensor> list;
+  for (const Tensor& t : value.toTensorVector()) list.push_back(in_float64(t));
+  return list;
 }
 
 Stack in_float64(const std::string& op, Stack arguments) {
@@ -152,7 +164,7 @@ void expect_float64_result(const OperatorCase& c, const Stack& exact_arguments,
 // The gradient of what heads share is the sum of theirs.
 Tensor over_heads(const Tensor& gradient, at::IntArrayRef sizes, const std::string& argument) {
   if (gradient.dim() == static_cast<std::int64_t>(sizes.size())) return gradient.sum_to_size(sizes);
-  return gradient.sum(argument == "key_bias" ? 1 : 0);
+  return gradient.sum(argument == "key_bias" || argument == "query_bias" ? 1 : 0);
 }
 
 class OperatorArguments : public ::testing::TestWithParam<OperatorCase> {
@@ -175,6 +187,9 @@ class OperatorArguments : public ::testing::TestWithParam<OperatorCase> {
     const Stack exact = in_float64(c.op, with(index, variation.value));
     const auto plain =
         variation.change == Change::kShape ? plain_form(argument, variation.value) : std::nullopt;
+    // Before the call, which may write in place.
+    const bool by_rule =
+        plain || (variation.change == Change::kValue && is_right_value(argument, variation));
     const Outcome outcome = run(c.op, with(index, variation.value));
     if (outcome.error) {
       EXPECT_TRUE(is_clear(*outcome.error, c.op, argument.name()))
@@ -186,8 +201,6 @@ class OperatorArguments : public ::testing::TestWithParam<OperatorCase> {
                   what);
       return;
     }
-    const bool by_rule =
-        plain || (variation.change == Change::kValue && is_right_value(argument, variation));
     EXPECT_TRUE(by_rule || is_accepted(what)) << what << " was accepted";
     if (plain) expect_same(outcome, with(index, *plain), what);
     if (c.has_oracle && is_moderate(variation)) expect_float64_result(c, exact, outcome, what);

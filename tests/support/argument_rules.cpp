@@ -20,12 +20,15 @@ using std::string_view_literals::operator""sv;
 // Shared by all heads where the head axis is 1 or missing. float32 or float64 whatever q is.
 constexpr std::array kParameters{"projection"sv, "projection_k"sv, "bias_q"sv, "bias_k"sv};
 // Cast to the dtype of the arithmetic.
-constexpr std::array kAnyFloat{"key_bias"sv, "grad_out"sv};
+constexpr std::array kAnyFloat{"key_bias"sv, "query_bias"sv, "grad_out"sv};
 // Positions and offsets are int64 or int32.
 constexpr std::array kIntegers{"cu_seqlens_q"sv, "cu_seqlens_k"sv, "rows"sv, "columns"sv};
 // A sum to which nothing adds nothing.
-constexpr std::array kZeroByDefault{"bias"sv,     "bias_q"sv,  "bias_k"sv,
-                                    "key_bias"sv, "grad_kv"sv, "grad_normalizer"sv};
+constexpr std::array kZeroByDefault{
+    "bias"sv,    "bias_q"sv,          "bias_k"sv,         "key_bias"sv,         "query_bias"sv,
+    "grad_kv"sv, "grad_normalizer"sv, "grad_near_keys"sv, "grad_near_values"sv, "grad_near_bias"sv};
+// [B, heads, L]
+constexpr std::array kTokenBiases{"key_bias"sv, "query_bias"sv};
 // What is derived from the others (out), or only limits or guards the call.
 constexpr std::array kWithoutEffect{"out"sv, "max_seqlen_q"sv, "max_seqlen_k"sv,
                                     "state_fingerprint"sv};
@@ -42,6 +45,12 @@ std::int64_t size_of(const ArgumentOf& a, const std::string& tensor, std::int64_
   return a.other(tensor).toTensor().size(axis);
 }
 
+// The width of the queries, which a state's near field has, too.
+std::int64_t query_width(const ArgumentOf& a) {
+  const IValue state = a.other("earlier");
+  return state.isNone() ? size_of(a, "q", 3) : state.toTensorVector()[3].size(3);
+}
+
 // The default that stands for an argument that is not given.
 std::optional<IValue> default_of(const ArgumentOf& a) {
   const std::string& name = a.name();
@@ -56,7 +65,7 @@ std::optional<IValue> default_of(const ArgumentOf& a) {
   const IValue map = a.other("feature_map");
   const bool is_softmax = map.isNone() || (map != "relu" && map != "elu1");
   if (name == "scale") {
-    return is_softmax ? 1.0 / std::sqrt(static_cast<double>(size_of(a, "q", 3))) : 1.0;
+    return is_softmax ? 1.0 / std::sqrt(static_cast<double>(query_width(a))) : 1.0;
   }
   if (name == "projection" && !is_softmax) {  // the features of q or x themselves
     return at::eye(size_of(a, a.other("x").isNone() ? "q" : "x", -1));
@@ -64,12 +73,12 @@ std::optional<IValue> default_of(const ArgumentOf& a) {
   return std::nullopt;
 }
 
-// Heads that share a parameter, [1, ...] or [...], or a bias of keys, [B, 1, L] or [B, L].
+// Heads that share a parameter, [1, ...] or [...], or a bias of tokens, [B, 1, L] or [B, L].
 std::optional<IValue> with_all_heads(const ArgumentOf& a, const Tensor& changed) {
   const std::string& name = a.name();
-  const bool is_key_bias = name == "key_bias";
-  if (!is_key_bias && !is_in(kParameters, name)) return std::nullopt;
-  const std::int64_t axis = is_key_bias ? 1 : 0;
+  const bool of_tokens = is_in(kTokenBiases, name);
+  if (!of_tokens && !is_in(kParameters, name)) return std::nullopt;
+  const std::int64_t axis = of_tokens ? 1 : 0;
   const std::int64_t rank = name == "bias_q" || name == "bias_k" ? 2 : 3;
   const auto headed = [&](const Tensor& t) { return t.dim() + 1 == rank ? t.unsqueeze(axis) : t; };
   const Tensor good = headed(a.value().toTensor()), shared = headed(changed);
@@ -130,8 +139,14 @@ bool is_right_value(const ArgumentOf& a, const Variation& v) {
   }
   if (!v.value.isTensor() && !v.value.isTensorList()) return false;
   const Tensor t = changed_tensor(a.value(), v.value);
-  if (std::string_view(a.name()).ends_with("log2_scale")) {
-    return t.abs().max().item<int>() <= 1000;  // of the numbers tried; the others are out of range
+  const std::string_view name = a.name();
+  const bool in_state = name == "earlier" || name == "later";  // scales and positions in a list
+  // Of the numbers tried, the others are out of range.
+  if (name.ends_with("log2_scale") || (in_state && t.scalar_type() == at::kInt)) {
+    return t.abs().max().item<int>() <= 1000;
+  }
+  if (name.ends_with("near_position") || (in_state && t.scalar_type() == at::kLong)) {
+    return t.min().item<std::int64_t>() >= 0 && t.max().item<std::int64_t>() <= 1000;
   }
   return (t.is_floating_point() || t.scalar_type() == at::kBool) && a.name() != "a";
 }

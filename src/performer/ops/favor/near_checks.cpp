@@ -1,5 +1,6 @@
 #include <ATen/ATen.h>
 
+#include <string>
 #include <vector>
 
 #include "performer/ops/checks.h"
@@ -45,7 +46,7 @@ void check_near_state(const FavorArgs& a) {
     TORCH_CHECK(t.sym_sizes() == c10::SymIntArrayRef(sizes) && t.scalar_type() == dtype, a.op,
                 ": initial_state.", name, " must be ", dtype, " ", c10::SymIntArrayRef(sizes),
                 " for near=", a.near, ", got ", t.scalar_type(), " ", t.sym_sizes());
-    check_device(a.op, {name, t}, {"q", a.q});
+    check_device(a.op, {(std::string("initial_state.") + name).c_str(), t}, {"q", a.q});
   };
   const c10::SymInt n = a.num_states(), heads = a.k.sym_size(1), places = 2 * a.near;
   check("near_keys", a.state_near_keys, {n, heads, places, a.k.sym_size(3)}, a.accumulate());

@@ -50,8 +50,9 @@ PackedOffsets check_packed_offsets(const FavorArgs& args) {
       check_offsets(args, args.cu_seqlens_q, "cu_seqlens_q", length_q, args.max_seqlen_q);
   const Tensor k =
       check_offsets(args, args.cu_seqlens_k, "cu_seqlens_k", length_k, args.max_seqlen_k);
-  TORCH_CHECK(!args.causal || q.equal(k), args.op,
-              ": causal needs equal cu_seqlens_q and cu_seqlens_k, got ", q, " and ", k);
+  TORCH_CHECK((!args.causal && args.near == 0) || q.equal(k), args.op, ": ",
+              args.causal ? "causal" : "near", " needs equal cu_seqlens_q and cu_seqlens_k, got ",
+              q, " and ", k);
   return {q, k};
 }
 

@@ -71,7 +71,7 @@ LocalKeys NearPass::local_keys(std::int64_t index) const {
   if (keys.bias.defined()) keys.bias = keys.bias.masked_fill(removed, 0);
   keys.x = slice(a.k).masked_fill(removed.unsqueeze(-1), 0);
   const Tensor v = slice(a.v).masked_fill(removed.unsqueeze(-1), 0);
-  keys.values = at::cat({v, at::ones_like(v.narrow(-1, 0, 1))}, -1);
+  keys.values = at::cat({v, at::ones_like(keys.x.narrow(-1, 0, 1))}, -1);  // v may have width 0
   return keys;
 }
 
