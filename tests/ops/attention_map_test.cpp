@@ -64,6 +64,52 @@ TEST(AttentionMap, EqualsTheProductOfTheFeaturesForEveryMap) {
   }
 }
 
+// Near pairs weigh exp(x.y), far ones what their features say; blocks are counted from `origin` on.
+Tensor dense_near_map(const MapInputs& in, const FavorOptions& options, std::int64_t origin) {
+  const Tensor q = in.q * std::pow(kDim, -0.25), k = in.k * std::pow(kDim, -0.25);
+  const double each = options.feature_map == FeatureMap::kLoglinear ? 1 / std::sqrt(kRows) : 1;
+  std::vector<Tensor> far;
+  for (std::int64_t h = 0; h < q.size(1); ++h) {
+    const auto phi = [&](const Tensor& x) {
+      return features(x.select(1, h), in.W[h], options.feature_map) * each;
+    };
+    far.push_back(at::matmul(phi(q), phi(k).transpose(-2, -1)));
+  }
+  const Tensor block = (at::arange(q.size(2), at::kLong) - origin).floor_divide(options.near);
+  const Tensor is_near = (block.unsqueeze(1) - block).abs().le(1);
+  Tensor map = at::where(is_near, at::matmul(q, k.transpose(-2, -1)).exp(), at::stack(far, 1));
+  if (options.causality == Causality::kCausal) map = map.tril();
+  map.narrow(3, 0, origin).zero_(), map.narrow(2, 0, origin).zero_();
+  const Tensor sum = map.sum(-1, true);
+  return map / at::where(sum == 0, 1.0, sum);
+}
+
+TEST(AttentionMap, WithANearFieldEqualsTheWeightsOfBothFields) {
+  const MapInputs in = make_inputs(20, 20);
+  const Tensor rows = at::tensor({17, 0, 9, 17}, at::kLong),
+               columns = at::tensor({3, 19}, at::kInt);
+  for (const FeatureMap map : {FeatureMap::kPositive, FeatureMap::kLoglinear,
+                               FeatureMap::kHyperbolic, FeatureMap::kTrigonometric}) {
+    for (FavorOptions options : {FavorOptions{}, causal_options()}) {
+      for (const std::int64_t origin : {0, 4}) {
+        options.feature_map = map, options.near = 3;
+        options.key_mask = at::ones({2, 20}, at::kBool);
+        options.key_mask.narrow(1, 0, origin).fill_(false);
+        const Tensor expected = dense_near_map(in, options, origin);
+        const Tensor whole = attention_map(in.q, in.k, in.W, options);
+        EXPECT_LT(max_error(whole, expected), 1e-10) << to_string(map);
+        EXPECT_LT(max_error(whole.narrow(2, origin, 20 - origin).sum(-1), at::ones({}, kF64)),
+                  1e-12);
+        const Tensor part = attention_map(in.q, in.k, in.W, options, {rows, columns, {}});
+        EXPECT_LT(max_error(part, expected.index_select(2, rows).index_select(3, columns)), 1e-10);
+        const Tensor pooled = attention_map(in.q, in.k, in.W, options, {{}, {}, 10});
+        const Tensor mean = expected.unflatten(3, {2, 10}).sum(4).unflatten(2, {2, 10}).mean(3);
+        EXPECT_LT(max_error(pooled, mean), 1e-10);
+      }
+    }
+  }
+}
+
 TEST(AttentionMap, RowsSumToOneInFloat32) {
   const MapInputs in = make_inputs(40, 70);
   const Tensor map = attention_map(in.q.to(at::kFloat), in.k.to(at::kFloat), in.W.to(at::kFloat));

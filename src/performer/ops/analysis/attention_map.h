@@ -20,11 +20,12 @@ struct MapSelection {
 
 /// The attention matrix that favor_attention applies, with its options:
 ///   A_ij = phi(x_i).phi(y_j) / sum_l phi(x_i).phi(y_l),   j <= i when causal,
-/// by giving it one-hot values, a block of columns at a time (paper, Appendix C). Returns [B, H,
+/// with exp(scale q_i.k_j) in the place of phi(x_i).phi(y_j) where a near field sees the pair, by
+/// giving it one-hot values, a block of columns at a time (paper, Appendix C). Returns [B, H,
 /// |rows|, |columns|], float64 for float64 input, else float32. Rows of the whole A sum to 1; one
 /// without keys is 0. O(L M' (D + |columns|)) time; no Lq x Lk tensor unless that is what is asked
-/// for (causal: blocks of all rows are computed and the chosen ones kept). Differentiable. Packed
-/// sequences and an initial state are refused.
+/// for (causal, or with a near field: blocks of all rows are computed and the chosen ones kept).
+/// Differentiable. Packed sequences and an initial state are refused.
 Tensor attention_map(const Tensor& q, const Tensor& k, const Tensor& W,
                      const FavorOptions& options = {}, const MapSelection& selection = {});
 

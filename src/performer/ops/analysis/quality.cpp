@@ -8,6 +8,7 @@
 #include <limits>
 #include <vector>
 
+#include "performer/ops/analysis/far_pairs.h"
 #include "performer/ops/analysis/quality_estimate.h"
 #include "performer/ops/checks.h"
 #include "performer/ops/exact/softmax_rows.h"
@@ -105,23 +106,26 @@ struct RowBlock {
 };
 
 Sums compare_block(const SoftmaxRows& exact, const Tensor& values, const RowBlock& block,
-                   const FavorOptions& options) {
+                   const FarPairs& pairs, const FavorOptions& options) {
   const auto& [q, positions, out] = block;
-  const Tensor products = exact.products(q);  // [B, H, R, Lk]
-  const Tensor seen = exact.allowed(positions).expand_as(products);
+  const Tensor products = exact.products(q);         // [B, H, R, Lk]
+  const Tensor real = pairs.in_sequence(positions);  // rows before it are padding
+  const Tensor seen = exact.allowed(positions).logical_and(real).expand_as(products);
+  const Tensor far = seen.logical_and(pairs.far(positions));
   const Tensor norms =
       exact.scale() * (q.square().sum(-1, true) + exact.keys().square().sum(-1).unsqueeze(2));
   const Tensor sum = (norms + 2 * products).clamp_min(0);
   const Tensor difference = (norms - 2 * products).clamp_min(0);
   const auto over_pairs = [&](const Tensor& t) {
-    return t.masked_fill(seen.logical_not(), 0).sum({0, 2, 3});
+    return t.masked_fill(far.logical_not(), 0).sum({0, 2, 3});
   };
   const auto squared = [](const Tensor& t) { return t.square().sum({0, 2, 3}); };
-  const Tensor expected = at::matmul(exact.weights(products, positions), values);  // [B, H, R, Dv]
+  const Tensor expected = at::matmul(exact.weights(products, positions), values)
+                              .masked_fill(real.logical_not(), 0);  // [B, H, R, Dv]
   const Tensor uniform = seen.to(at::kDouble);
   const Tensor average =
       at::matmul(uniform, values) / uniform.sum(-1, /*keepdim=*/true).clamp_min(1);
-  return {uniform.sum({0, 2, 3}),
+  return {far.to(at::kDouble).sum({0, 2, 3}),
           over_pairs(sum),
           over_pairs(unit_variance(options, sum, difference)),
           squared(expected),
@@ -131,6 +135,12 @@ Sums compare_block(const SoftmaxRows& exact, const Tensor& values, const RowBloc
 
 Tensor ratio(const Tensor& error, const Tensor& norm) {
   return (error / norm).sqrt().masked_fill(error == 0, 0);
+}
+
+// Without features there is nothing whose error could be predicted.
+Tensor predicted_error(const Tensor& unit, const Tensor& W) {
+  if (!W.defined()) return unit;
+  return W.size(-2) > 0 ? unit / W.size(-2) : at::full_like(unit, kNaN);
 }
 
 ExactOptions target_of(const FavorOptions& options) {
@@ -160,8 +170,10 @@ ApproximationQuality approximation_quality(const Tensor& q, const Tensor& k, con
   const std::vector<std::int64_t> sampled = sample_rows(q.size(2), options.samples, options.seed);
   const Tensor rows = to_tensor(sampled, q);
   const Tensor queries = q64.index_select(2, rows);  // [B, H, S, D]
-  const RowEstimates estimates = estimate_rows(
-      {queries, k64, v64, W.defined() ? W.to(at::kDouble) : W}, sampled, options.favor);
+  const Tensor W64 = W.defined() ? W.to(at::kDouble) : W;
+  const RowEstimates estimates =
+      estimate_rows({queries, k64, v64, W64, q64, rows}, sampled, options.favor);
+  const FarPairs pairs(k64, options.favor);
   const Tensor values = exact.values(v64);
   Sums sums;
   const auto count = static_cast<std::int64_t>(sampled.size());
@@ -170,11 +182,11 @@ ApproximationQuality approximation_quality(const Tensor& q, const Tensor& k, con
     sums.add(compare_block(exact, values,
                            {queries.narrow(2, start, size), rows.narrow(0, start, size),
                             estimates.out.narrow(2, start, size)},
-                           options.favor));
+                           pairs, options.favor));
   }
   const Tensor unit = sums.variance / sums.pairs;
   return {sums.squared_sum / sums.pairs,
-          W.defined() ? unit / W.size(-2) : unit,
+          predicted_error(unit, W),
           estimates.effective_samples.nanmean({0, 2}),
           ratio(sums.error, sums.norm),
           ratio(sums.uniform_error, sums.norm),

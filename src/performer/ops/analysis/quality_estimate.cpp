@@ -2,9 +2,12 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "performer/ops/exact/softmax_rows.h"
+#include "performer/ops/favor/merge.h"
 
 namespace performer {
 namespace {
@@ -70,10 +73,92 @@ FavorOptions narrow_keys(FavorOptions options, std::int64_t start, std::int64_t 
 }
 
 FavorOptions in_float64(FavorOptions options) {
-  for (Tensor* t : {&options.projection_k, &options.bias_q, &options.bias_k, &options.key_bias}) {
+  for (Tensor* t : {&options.projection_k, &options.bias_q, &options.bias_k, &options.key_bias,
+                    &options.query_bias}) {
     if (t->defined()) *t = t->to(at::kDouble);
   }
   return options;
+}
+
+// The keys far from the sampled rows of one batch entry, which features stand for.
+class FarKeys {
+ public:
+  FarKeys(const EstimateInputs& in, FavorOptions options, std::int64_t n)
+      : no_query_(in.q.narrow(0, n, 1).narrow(2, 0, 0)),
+        k_(in.k.narrow(0, n, 1)),
+        v_(in.v.narrow(0, n, 1)),
+        W_(in.W),
+        options_(std::move(options)) {
+    options_.causality = Causality::kBidirectional;
+    options_.near = 0, options_.query_bias = Tensor();
+    for (Tensor* t : {&options_.key_mask, &options_.key_bias}) {
+      if (t->defined()) *t = t->narrow(0, n, 1);
+    }
+  }
+
+  /// `state`, which may be none, with keys [begin, end).
+  FavorState add(const FavorState& state, std::int64_t begin, std::int64_t end) const {
+    const std::int64_t length = std::max<std::int64_t>(end - begin, 0);
+    FavorOptions segment = narrow_keys(options_, begin, length);
+    segment.initial_state = state;
+    const auto keys = [&](const Tensor& t) { return t.slice(2, begin, begin + length); };
+    return favor_attention_with_state(no_query_, keys(k_), keys(v_), W_, segment).second;
+  }
+
+ private:
+  Tensor no_query_, k_, v_, W_;
+  FavorOptions options_;
+};
+
+// What is far from each of the rows: the ranges before them grow, and those behind them shrink.
+std::vector<FavorState> far_states(const FarKeys& keys, const std::vector<FarPairs::Range>& ranges,
+                                   std::int64_t length) {
+  std::vector<FavorState> states;
+  FavorState before, after;
+  std::int64_t end = 0, begin = length;
+  for (const auto& range : ranges) {
+    before = keys.add(before, end, range.before);
+    end = std::max(end, range.before);
+    states.push_back(before);
+  }
+  for (std::size_t i = ranges.size(); i-- > 0;) {
+    after = keys.add(after, ranges[i].after, begin);
+    begin = std::min(begin, ranges[i].after);
+    states[i] = merge_states(states[i], after);
+  }
+  return states;
+}
+
+Tensor far_effective_samples(const EstimateInputs& in, const std::vector<std::int64_t>& rows,
+                             const LogFeatures& query, const FavorOptions& options) {
+  const FarPairs pairs(in.k, options);
+  std::vector<Tensor> all;
+  for (std::int64_t n = 0; n < in.q.size(0); ++n) {
+    std::vector<FarPairs::Range> ranges;
+    for (const std::int64_t row : rows) ranges.push_back(pairs.range(n, row));
+    const auto states = far_states(FarKeys(in, options, n), ranges, in.k.size(2));
+    std::vector<Tensor> sizes;
+    for (std::size_t i = 0; i < states.size(); ++i) {
+      const auto of_row = [&](const Tensor& t) {
+        return t.narrow(0, n, 1).narrow(2, static_cast<std::int64_t>(i), 1);
+      };
+      sizes.push_back(effective_samples({of_row(query.log), of_row(query.sign)}, states[i]));
+    }
+    all.push_back(at::cat(sizes, 2));
+  }
+  const Tensor padding = pairs.in_sequence(in.positions).squeeze(-1).logical_not();  // [B, 1, S]
+  return at::cat(all, 0).masked_fill(padding, NAN);
+}
+
+RowEstimates estimate_near_rows(const EstimateInputs& in, const std::vector<std::int64_t>& rows,
+                                const FavorOptions& options) {
+  const Tensor out = favor_attention(in.every_q, in.k, in.v, in.W, options);
+  RowEstimates found{out.index_select(2, in.positions), {}};
+  found.effective_samples =
+      in.W.size(-2) > 0
+          ? far_effective_samples(in, rows, query_features(in.q, in.W, options), options)
+          : at::full_like(in.q.select(-1, 0), NAN);
+  return found;
 }
 
 }  // namespace
@@ -81,8 +166,9 @@ FavorOptions in_float64(FavorOptions options) {
 RowEstimates estimate_rows(const EstimateInputs& in, const std::vector<std::int64_t>& rows,
                            const FavorOptions& options) {
   FavorOptions all = in_float64(options);
-  all.causality = Causality::kBidirectional;
   all.renormalize = Renormalize::kYes;
+  if (options.near > 0) return estimate_near_rows(in, rows, all);
+  all.causality = Causality::kBidirectional;
   const LogFeatures query = query_features(in.q, in.W, options);
   if (options.causality == Causality::kBidirectional) {
     const auto [out, state] = favor_attention_with_state(in.q, in.k, in.v, in.W, all);
