@@ -16,9 +16,20 @@ namespace performer::testing {
 struct OperatorCall {
   c10::OperatorHandle op;
   torch::jit::Stack arguments;
-  std::optional<OpCase> problem;  // of favor_attention: what the definition is asked
+  std::optional<OpCase> problem{};  // of favor_attention: what the definition is asked
+  std::vector<Tensor> expected{};   // of merge_near_states: the state of all tokens at once
 
   const std::string& name() const { return op.schema().name(); }
+  const at::IValue& value(const char* argument) const {
+    return arguments[static_cast<std::size_t>(*op.schema().argumentIndexWithName(argument))];
+  }
+  /// Undefined where the argument is not given.
+  Tensor tensor(const char* argument) const {
+    return value(argument).isTensor() ? value(argument).toTensor() : Tensor();
+  }
+  std::optional<double> number(const char* argument) const {
+    return value(argument).toOptional<double>();
+  }
   std::vector<at::IValue> run() const {
     torch::jit::Stack stack = arguments;
     op.callBoxed(&stack);

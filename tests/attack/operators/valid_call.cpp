@@ -21,14 +21,17 @@ IValue maybe(const std::optional<T>& value) {
   return value ? IValue(*value) : IValue();
 }
 
-/// A problem of the shared list in other, small sizes.
+/// A problem of the shared lists in other, small sizes; every third has a near field.
 OpCase small_case(Draw& draw) {
   static const std::vector<OpCase> cases = [] {
     auto all = op_cases();
     for (auto& c : gradient_cases()) all.push_back(c);
     return all;
   }();
-  OpCase c = draw.of(cases);
+  static const std::vector<OpCase> near_cases = read_cases("near");
+  OpCase c = draw.of(draw.one_in(3) ? near_cases : cases);
+  if (c.near > 0 && has_signs(c.map)) c.magnitude = 1;  // far weights of both signs, all huge
+  if (c.near > 0) c.near = draw.one_in(8) ? draw.between(20, 90) : draw.between(1, 9);
   c.length = draw.one_in(8) ? draw.between(0, 2) : draw.between(1, 80);
   if (c.key_length >= 0) c.key_length = draw.between(0, 70);
   const bool own_width = c.features == 0;  // f(x): as many features as dims
@@ -54,7 +57,7 @@ Values favor_values(const Inputs& in) {
 
 /// The values in the schema's order; None for what an optional argument is not given.
 OperatorCall assemble(const c10::OperatorHandle& op, const Values& values) {
-  OperatorCall call{op, {}, {}};
+  OperatorCall call{op, {}};
   for (const auto& argument : op.schema().arguments()) {
     const auto found = values.find(argument.name());
     if (found != values.end()) {
@@ -69,33 +72,48 @@ OperatorCall assemble(const c10::OperatorHandle& op, const Values& values) {
   return call;
 }
 
+/// The inputs of a case; with a near field now and then without any feature.
+Inputs inputs_of(const OpCase& c, Draw& draw) {
+  Inputs in = make_inputs(c, draw.bits() % 1000);
+  const bool parameters = c.biases || c.key_projection || c.initial_state;
+  if (c.near > 0 && !parameters && draw.one_in(4)) in.W = in.W.narrow(-2, 0, 0);
+  return in;
+}
+
 OperatorCall forward_call(const c10::OperatorHandle& op, Draw& draw) {
   const OpCase c = small_case(draw);
-  auto call = assemble(op, favor_values(make_inputs(c, draw.bits() % 1000)));
+  auto call = assemble(op, favor_values(inputs_of(c, draw)));
   call.problem = c;
   return call;
 }
 
+c10::List<bool> draw_needs(const FavorArgs& a, Draw& draw) {
+  c10::List<bool> needs;
+  for_each_field(kGradientFields, [&](const auto& field) {
+    needs.push_back((a.*field.member).defined() && draw.one_in(2));
+  });
+  needs.set(gradient_of(&FavorArgs::state_normalizer),  // of the state both or none
+            needs.get(gradient_of(&FavorArgs::state_kv)));
+  return needs;
+}
+
 OperatorCall backward_call(const c10::OperatorHandle& op, Draw& draw) {
-  const Inputs in = make_inputs(small_case(draw), draw.bits() % 1000);
+  const Inputs in = inputs_of(small_case(draw), draw);
   FavorArgs a = favor_args(in.q, in.k, in.v, in.W, in.options);
   a.for_backward = true;
   const FavorResult r = call_favor_attention(a);
   Values values = favor_values(in);
   values["grad_out"] = at::ones_like(r.out);
-  if (draw.one_in(2)) values["grad_kv"] = at::ones_like(r.kv);
-  if (draw.one_in(2)) values["grad_normalizer"] = at::ones_like(r.normalizer);
+  const auto now_and_then = [&](const char* name, const Tensor& t) {
+    if (draw.one_in(2)) values[name] = at::ones_like(t);
+  };
+  now_and_then("grad_kv", r.kv), now_and_then("grad_normalizer", r.normalizer);
+  now_and_then("grad_near_keys", r.near_keys), now_and_then("grad_near_values", r.near_values);
+  now_and_then("grad_near_bias", r.near_bias);
   values["row_sum"] = r.row_sum, values["row_log2_scale"] = r.row_log2_scale;
   values["kv"] = r.kv, values["normalizer"] = r.normalizer, values["log2_scale"] = r.log2_scale;
   if (draw.one_in(2)) values["out"] = r.out;
-  c10::List<bool> needs;
-  const Tensor* parameters[] = {&a.projection, &a.projection_k, &a.bias_q,          &a.bias_k,
-                                &a.key_bias,   &a.state_kv,     &a.state_normalizer};
-  for (int i = 0; i < 3; ++i) needs.push_back(draw.one_in(2));
-  for (const Tensor* p : parameters) needs.push_back(p->defined() && draw.one_in(2));
-  needs.set(gradient_of(&FavorArgs::state_normalizer),  // of the state both or none
-            needs.get(gradient_of(&FavorArgs::state_kv)));
-  values["needs"] = needs;
+  values["needs"] = draw_needs(a, draw);
   return assemble(op, values);
 }
 
@@ -140,6 +158,36 @@ OperatorCall merge_call(const c10::OperatorHandle& op, Draw& draw) {
     values[prefix + "log2_scale"] = at::full({N, H, M}, draw.between(-9, 9), at::kInt);
   }
   return assemble(op, values);
+}
+
+/// Two parts of one stream, the first of whole blocks, and what they must become.
+OperatorCall near_merge_call(const c10::OperatorHandle& op, Draw& draw) {
+  OpCase c = small_case(draw);
+  while (c.near == 0) c = small_case(draw);
+  c.causality = Causality::kCausal, c.dtype = at::kDouble, c.magnitude = 1;
+  c.packed = c.initial_state = c.mask = false;
+  const Inputs in = make_inputs(c, draw.bits() % 1000);
+  if (in.options.key_bias.defined()) in.options.key_bias.nan_to_num_(0, 0, 0);  // no removed key
+  const std::int64_t cut = draw.between(0, c.length / c.near) * c.near;
+  const auto state_of = [&](std::int64_t begin, std::int64_t end) {
+    const auto part = [&](const Tensor& t, std::int64_t axis) {
+      return t.defined() ? t.slice(axis, begin, end) : t;
+    };
+    FavorOptions o = in.options;
+    o.key_bias = part(o.key_bias, -1), o.query_bias = part(o.query_bias, -1);
+    const FavorState s =
+        favor_attention_with_state(part(in.q, 2), part(in.k, 2), part(in.v, 2), in.W, o).second;
+    return std::vector<Tensor>{s.kv,          s.normalizer, s.log2_scale,   s.near_keys,
+                               s.near_values, s.near_bias,  s.near_position};
+  };
+  auto call = assemble(op, {{"earlier", state_of(0, cut)},
+                            {"later", state_of(cut, c.length)},
+                            {"projection", in.W},
+                            {"feature_map", std::string(to_string(c.map))},
+                            {"projection_k", maybe(in.options.projection_k)},
+                            {"bias_k", maybe(in.options.bias_k)}});
+  call.expected = state_of(0, c.length);
+  return call;
 }
 
 OperatorCall rotary_call(const c10::OperatorHandle& op, Draw& draw) {
@@ -231,6 +279,7 @@ const std::map<std::string, Maker>& makers() {
       {"approximation_quality", analysis_call},
       {"fit_oprf", analysis_call},
       {"merge_states", merge_call},
+      {"merge_near_states", near_merge_call},
       {"rotary", rotary_call},
       {"features", features_call},
       {"oprf", oprf_call},
