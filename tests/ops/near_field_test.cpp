@@ -331,6 +331,14 @@ TEST(NearField, RefusesWhatItCannotMean) {
         in.q = slice(in.q, 0, 30);
       },
       {"near needs q and k of the same tokens"});
+  refused(
+      [](Inputs& in) {
+        for (Tensor* t : {&in.q, &in.k, &in.v}) *t = t->slice(0, 0, 1);
+        in.options.causality = Causality::kBidirectional;
+        in.options.cu_seqlens_q = at::tensor({0, 40, 90}, at::kInt);
+        in.options.cu_seqlens_k = at::tensor({0, 41, 90}, at::kInt);
+      },
+      {"near needs equal cu_seqlens_q and cu_seqlens_k"});
   const FavorState far = [&] {
     Inputs in = make_inputs(c);
     in.options.near = 0;
