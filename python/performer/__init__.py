@@ -17,11 +17,12 @@ from performer.analysis import (  # noqa: E402
 from performer.attention import favor_attention, favor_step, features  # noqa: E402
 from performer.coming_from import from_performer_pytorch  # noqa: E402
 from performer.diagnostics import last_kernel  # noqa: E402
+from performer.merge import merge_states  # noqa: E402
 from performer.module import FavorAttention  # noqa: E402
 from performer.multihead import MultiheadAttention  # noqa: E402
 from performer.projection import Projection, draw_projection, draw_structured  # noqa: E402
 from performer.sdpa import FavorSDPA, scaled_dot_product_attention  # noqa: E402
-from performer.state import FavorState, merge_states  # noqa: E402
+from performer.state import FavorState  # noqa: E402
 
 __all__ = [
     "ApproximationQuality",

@@ -280,6 +280,12 @@ def _call_composed(
     options: dict[str, Any],
 ) -> tuple[Tensor, FavorState]:
     """The identity map over features that `f` made."""
+    if options["near"]:
+        raise ValueError(
+            f"favor_attention: near is for the softmax maps, which estimate the exp(q.k) that it "
+            f"computes (positive, loglinear, hyperbolic, trigonometric), got near="
+            f"{options['near']} with a Python feature_map"
+        )
     mixed = compose(f, qkv, projections, (scale, eps), options["key_mask"])
     with without_autocast(mixed.v.device):  # the features are not to be rounded
         out, next_state = _call_operator(
@@ -305,7 +311,7 @@ def _call_operator(
         result = call_favor_attention(qkv, state, **options)
         return result.out, result.state(options["near"])
     if state is not None and state.fingerprint is not None:
-        state = FavorState(state.kv, state.normalizer, state.log2_scale, state.fingerprint ^ mark)
+        state = state._replace(fingerprint=state.fingerprint ^ mark)
     result = call_favor_attention(qkv, state, **options)
     marked = result.fingerprint ^ mark
     return result.out, FavorState(result.kv, result.normalizer, result.log2_scale, marked)

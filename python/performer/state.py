@@ -1,6 +1,8 @@
 """The streaming state of FAVOR+ attention: what the keys seen so far leave behind."""
 
-from collections.abc import Sequence
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
@@ -10,7 +12,9 @@ from torch import Tensor
 class FavorState(NamedTuple):
     """Plain tensors, O(M' Dv) numbers per sequence and head, whatever the length read so far:
 
-        kv * 2^log2_scale = sum_j phi(k_j) v_j^T,    normalizer * 2^log2_scale = sum_j phi(k_j).
+        kv * 2^log2_scale = sum_j phi(k_j) v_j^T,    normalizer * 2^log2_scale = sum_j phi(k_j),
+
+    and with a near field of b tokens a block 2 b keys and values, which are not in the sums yet.
 
     A tuple, so torch.compile, torch.export and autograd see through it. Steps return new states
     and never write to old ones: keeping a state is a fork.
@@ -33,7 +37,7 @@ class FavorState(NamedTuple):
     near_bias: Tensor | None = None  # [N, Hs, 2b] key_bias; -inf: no key here
     near_position: Tensor | None = None  # int64 [N]: tokens since the first real one
 
-    def reorder(self, index: Tensor) -> "FavorState":
+    def reorder(self, index: Tensor) -> FavorState:
         """The sequences `index` (int64 [N']), in that order, repeats allowed: beams, forks."""
         fits = index.dtype in (torch.int64, torch.int32) and index.dim() <= 1
         nothing = self.kv.shape[0] == 0 and index.numel() > 0
@@ -43,21 +47,24 @@ class FavorState(NamedTuple):
             normalizer = self.normalizer.index_select(0, index)
         except IndexError as error:
             raise _index_error(self.kv, index) from error
-        return FavorState(
-            self.kv.index_select(0, index),
-            normalizer,
-            self.log2_scale.index_select(0, index),
-            self.fingerprint,
-        )
+        chosen = self._each(lambda tensor: tensor.index_select(0, index))
+        return chosen._replace(normalizer=normalizer)
 
-    def to(self, device: torch.device | str) -> "FavorState":
+    def to(self, device: torch.device | str) -> FavorState:
         """The state on `device`."""
-        return FavorState(
-            self.kv.to(device),
-            self.normalizer.to(device),
-            self.log2_scale.to(device),
-            None if self.fingerprint is None else self.fingerprint.to(device),
-        )
+        moved = self._each(lambda tensor: tensor.to(device))
+        fingerprint = None if self.fingerprint is None else self.fingerprint.to(device)
+        return moved._replace(fingerprint=fingerprint)
+
+    @property
+    def near(self) -> int:
+        """Tokens of a block of the near field; 0: there is none."""
+        return 0 if self.near_keys is None else self.near_keys.shape[2] // 2
+
+    def _each(self, change: Callable[[Tensor], Tensor]) -> FavorState:
+        """change(tensor) for all that have a row for each sequence; what is absent stays so."""
+        changed = {name: change(tensor) for name, tensor in by_sequence(self).items()}
+        return self._replace(**changed)
 
     def __repr__(self) -> str:
         """Shapes, not numbers: a state of a few heads already has millions."""
@@ -73,19 +80,21 @@ class FavorState(NamedTuple):
         return {name: tensor for name, tensor in self._asdict().items() if tensor is not None}
 
     @staticmethod
-    def concatenate(states: "Sequence[FavorState]") -> "FavorState":
+    def concatenate(states: Sequence[FavorState]) -> FavorState:
         """One batch out of the sequences of several states of the same W, map and scale."""
         if not states:
             raise ValueError("FavorState.concatenate: states must not be empty")
         for state in states[1:]:
             _check_same_form(states[0], state)
             check_same_features("FavorState.concatenate", states[0], state)
-        return FavorState(
-            torch.cat([state.kv for state in states]),
-            torch.cat([state.normalizer for state in states]),
-            torch.cat([state.log2_scale for state in states]),
-            states[0].fingerprint,
-        )
+        parts = [by_sequence(state) for state in states]
+        joined = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+        return states[0]._replace(**joined)
+
+
+def by_sequence(state: FavorState) -> dict[str, Tensor]:
+    """The tensors that have a row for each sequence: all but the fingerprint."""
+    return {name: tensor for name, tensor in state.tensors().items() if name != "fingerprint"}
 
 
 def describe(tensor: Tensor) -> str:
@@ -102,8 +111,13 @@ def _index_error(kv: Tensor, index: Tensor) -> IndexError:
 
 
 def _check_same_form(first: FavorState, other: FavorState) -> None:
-    for name in ("kv", "normalizer", "log2_scale"):
-        one, two = getattr(first, name), getattr(other, name)
+    if first.near != other.near:
+        raise ValueError(
+            f"FavorState.concatenate: the states must have one near field, got near={first.near} "
+            f"and {other.near}"
+        )
+    for name, one in by_sequence(first).items():
+        two = getattr(other, name)
         same = one.dtype == two.dtype and one.device == two.device
         if not same or one.shape[1:] != two.shape[1:]:
             raise ValueError(
@@ -113,41 +127,24 @@ def _check_same_form(first: FavorState, other: FavorState) -> None:
 
 
 def check_same_features(op: str, first: FavorState, second: FavorState) -> None:
-    """Sums of different features must not be added; a missing fingerprint is not checked."""
-    if first.fingerprint is None or second.fingerprint is None:
+    """Sums of different features must not be added."""
+    compare_fingerprints(
+        f"{op}: the states must come from the same projection, map and scale",
+        (first.fingerprint, second.fingerprint),
+    )
+
+
+def compare_fingerprints(message: str, pair: tuple[Tensor | None, Tensor | None]) -> None:
+    """Raises with `message` unless both are equal; a missing one is not checked."""
+    one, other = pair
+    if one is None or other is None:
         return
-    for fingerprint in (first.fingerprint, second.fingerprint):
+    for fingerprint in (one, other):
         if fingerprint.dtype != torch.int64 or fingerprint.shape != (1,):
+            op = message.split(":")[0]
             raise ValueError(f"{op}: fingerprint must be int64 [1], got {describe(fingerprint)}")
-    message = f"{op}: the states must come from the same projection, map and scale"
-    same = (first.fingerprint == second.fingerprint).all()
+    same = (one == other).all()
     if torch.compiler.is_compiling():
         torch._assert_async(same, message)
     elif not same.is_meta and not bool(same):
-        first_value, second_value = first.fingerprint.item(), second.fingerprint.item()
-        raise ValueError(f"{message}, got fingerprints {first_value} and {second_value}")
-
-
-def merge_states(earlier: FavorState, later: FavorState) -> FavorState:
-    """The state after the keys of `earlier` and then those of `later`.
-
-    Both [N, Hs, M', ...] and of the same W, map and scale. Differentiable in kv and normalizer;
-    associative to rounding, with the empty state as its identity: chunks of one sequence may be
-    read apart, in parallel, and merged in any grouping.
-
-    Example:
-        >>> _, first = performer.favor_attention(q1, k1, v1, W, return_state=True)
-        >>> _, second = performer.favor_attention(q2, k2, v2, W, return_state=True)
-        >>> both = performer.merge_states(first, second)
-    """
-    check_same_features("merge_states", earlier, later)
-    kv, normalizer, log2_scale = torch.ops.performer.merge_states(
-        earlier.kv,
-        earlier.normalizer,
-        earlier.log2_scale,
-        later.kv,
-        later.normalizer,
-        later.log2_scale,
-    )
-    fingerprint = later.fingerprint if earlier.fingerprint is None else earlier.fingerprint
-    return FavorState(kv, normalizer, log2_scale, fingerprint)
+        raise ValueError(f"{message}, got fingerprints {one.item()} and {other.item()}")

@@ -94,7 +94,9 @@ class Case:
         near = [f"near{self.near}"] if self.near else []
         flags = [name for name in FLAGS if getattr(self, name)]
         kind = "causal" if self.causal else "both"
-        return "-".join([self.feature_map, kind, NAMES[self.dtype], size, heads, *times, *near, *flags])
+        return "-".join(
+            [self.feature_map, kind, NAMES[self.dtype], size, heads, *times, *near, *flags]
+        )
 
 
 def parse(line: str) -> Case:
