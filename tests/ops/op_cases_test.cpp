@@ -31,8 +31,8 @@ TEST(OpCases, EveryLineIsReadAsItIsWritten) {
 
 TEST(OpCases, EveryPartOfALineHasItsPlace) {
   const OpCase c = parse_case(
-      "loglinear-causal-bf16-l7k8d2v3m5-b6h4.2.1-x10-mask-key_bias-biases-key_projection-packed"
-      "-strided-state-sum");
+      "loglinear-causal-bf16-l7k8d2v3m5-b6h4.2.1-x10-near9-mask-key_bias-biases-key_projection"
+      "-packed-strided-query_bias-state-sum");
   EXPECT_EQ(c.map, FeatureMap::kLoglinear);
   EXPECT_TRUE(c.causal());
   EXPECT_EQ(c.dtype, at::kBFloat16);
@@ -41,8 +41,9 @@ TEST(OpCases, EveryPartOfALineHasItsPlace) {
   EXPECT_EQ(std::vector({c.batch, c.heads, c.key_heads, c.head_parameters}),
             std::vector<std::int64_t>({6, 4, 2, 1}));
   EXPECT_EQ(c.magnitude, 10);
+  EXPECT_EQ(c.near, 9);
   EXPECT_TRUE(c.mask && c.key_bias && c.biases && c.key_projection && c.packed && c.strided &&
-              c.initial_state);
+              c.query_bias && c.initial_state);
   EXPECT_EQ(c.renormalize, Renormalize::kNo);
 }
 

@@ -3,7 +3,16 @@
 import itertools
 
 import pytest
-from op_cases import ALL_MAPS, DTYPES, EXPONENTIAL_MAPS, FLAGS, parse, read_cases, table_names
+from op_cases import (
+    ALL_MAPS,
+    DTYPES,
+    EXPONENTIAL_MAPS,
+    FLAGS,
+    SOFTMAX_MAPS,
+    parse,
+    read_cases,
+    table_names,
+)
 
 FUSED_MAPS = (*EXPONENTIAL_MAPS, "relu")
 FUSED_DTYPES = [DTYPES[name] for name in ("fp32", "bf16", "fp16")]
@@ -18,6 +27,7 @@ SIZES = {  # tables grow; a line that goes must be missed
     "fused": 120,
     "gradients": 120,
     "matrix_units": 42,
+    "near": 138,
     "norms": 36,
     "steps": 48,
 }
@@ -41,13 +51,13 @@ def test_every_line_is_a_case_and_stands_once(table):
 def test_every_part_of_a_line_has_its_place():
     """The same line, and the same places, as in tests/ops/op_cases_test.cpp."""
     case = parse(
-        "loglinear-causal-bf16-l7k8d2v3m5-b6h4.2.1-x10-mask-key_bias-biases-key_projection-packed"
-        "-strided-state-sum"
+        "loglinear-causal-bf16-l7k8d2v3m5-b6h4.2.1-x10-near9-mask-key_bias-biases-key_projection"
+        "-packed-strided-query_bias-state-sum"
     )
     assert (case.feature_map, case.causal, case.dtype) == ("loglinear", True, DTYPES["bf16"])
     assert (case.length, case.key_length, case.dim, case.values, case.features) == (7, 8, 2, 3, 5)
     assert (case.batch, case.heads, case.key_heads, case.head_parameters) == (6, 4, 2, 1)
-    assert case.magnitude == 10
+    assert (case.magnitude, case.near) == (10, 9)
     assert all(getattr(case, flag) for flag in FLAGS)
 
 
@@ -73,7 +83,8 @@ def test_every_map_meets_every_direction_dtype_and_length():
     each = set(itertools.product(BOTH, DTYPES.values(), LENGTHS))
     assert seen(cases, "causal", "dtype", "length") == each
     for flag in FLAGS:
-        assert seen(cases, "causal", flag) == set(itertools.product(BOTH, BOTH))
+        if flag != "query_bias":  # which needs a near field
+            assert seen(cases, "causal", flag) == set(itertools.product(BOTH, BOTH))
     assert seen(cases, "dim") == {(n,) for n in (1, 8, 31, 64, 128)}
     assert seen(cases, "heads", "key_heads") == {(1, 1), (2, 2), (2, 1), (4, 2), (4, 4)}
 
@@ -130,6 +141,19 @@ def test_every_causal_option_is_met_by_every_dtype():
         assert seen(cases, "dtype", flag) == set(itertools.product(FUSED_DTYPES, BOTH))
     assert {case.dim for case in cases} == {32, 64, 128}
     assert {case.features for case in cases} >= {33, 65, 128, 200, 256}
+
+
+def test_the_near_field_meets_every_map_block_and_option():
+    cases = read_cases("near")
+    blocks = (1, 7, 64, 128)
+    assert seen(cases, "feature_map", "near") == set(itertools.product(SOFTMAX_MAPS, blocks))
+    assert seen(cases, "causal", "near") == set(itertools.product(BOTH, blocks))
+    assert seen(cases, "near", "dtype") == set(itertools.product(blocks, DTYPES.values()))
+    for flag in FLAGS:
+        assert seen(cases, flag) == {(True,), (False,)}
+    for near in (7, 64, 128):  # on both sides of a border
+        lengths = {case.length for case in cases if case.near == near}
+        assert lengths >= {near - 1, near, near + 1}
 
 
 def test_steps_are_of_one_token_behind_a_state():

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from op_cases import ALL_MAPS, EXPONENTIAL_MAPS, GENERALISED_MAPS
+from op_cases import ALL_MAPS, EXPONENTIAL_MAPS, GENERALISED_MAPS, SOFTMAX_MAPS
 from small_inputs import inputs, options_of
 
 import performer
@@ -84,6 +84,48 @@ def test_gradients_of_projections_biases_and_key_bias(feature_map, causal, renor
         return out, state.kv, state.normalizer
 
     check(attend, q, k, v, W, *options.values(), fast_mode=True)
+
+
+@pytest.mark.parametrize("renormalize", [True, False], ids=["ratio", "numerator"])
+@pytest.mark.parametrize("causal", [False, True], ids=["bidirectional", "causal"])
+@pytest.mark.parametrize("feature_map", SOFTMAX_MAPS)
+def test_gradients_with_a_near_field(feature_map, causal, renormalize):
+    """Two tokens a block of seven, so that some keys are far; of the state's field too."""
+    q, k, v, W = inputs(feature_map, L=7)
+    generator = torch.Generator().manual_seed(3)
+    names = ["key_bias", *(["query_bias"] if feature_map == "loglinear" else [])]
+    biases = [torch.randn(1, 2, 7, generator=generator, dtype=torch.float64) for _ in names]
+
+    def attend(q, k, v, W, *biases):
+        out, state = performer.favor_attention(
+            q,
+            k,
+            v,
+            W,
+            feature_map,
+            causal=causal,
+            renormalize=renormalize,
+            near=2,
+            return_state=True,
+            **dict(zip(names, biases, strict=True)),
+        )
+        return out, state.kv, state.normalizer, state.near_keys, state.near_values
+
+    check(attend, q, k, v, W, *biases, fast_mode=True)
+
+
+def test_gradients_of_an_initial_near_field():
+    q, k, v, W = inputs("positive")
+    options = {"causal": True, "near": 2, "return_state": True}
+    _, prefix = performer.favor_attention(*inputs("positive", L=7, seed=1)[:3], W, **options)
+    names = ("kv", "normalizer", "near_keys", "near_values")
+
+    def attend(q, k, v, *parts):
+        start = prefix._replace(**dict(zip(names, parts, strict=True)))
+        out, state = performer.favor_attention(q, k, v, W, initial_state=start, **options)
+        return out, state.kv, state.normalizer, state.near_keys, state.near_values
+
+    check(attend, q, k, v, *(getattr(prefix, name) for name in names), fast_mode=True)
 
 
 @pytest.mark.parametrize("feature_map", GENERALISED_MAPS)

@@ -17,21 +17,27 @@ def deterministic():
     torch.use_deterministic_algorithms(False)
 
 
+NEAR = pytest.mark.parametrize("near", [0, 2])
+
+
 @pytest.mark.parametrize(
-    "feature_map", ["positive", "relu", torch.relu], ids=["positive", "relu", "callable"]
+    ("feature_map", "near"),
+    [("positive", 0), ("relu", 0), (torch.relu, 0), ("positive", 8)],
+    ids=["positive", "relu", "callable", "near"],
 )
-def test_autocast_casts_q_k_v_only(feature_map):
+def test_autocast_casts_q_k_v_only(feature_map, near):
     q, k, v, W = inputs("positive", L=33, dtype=torch.float32)
+    options = {"feature_map": feature_map, "near": near}
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        out, state = performer.favor_attention(q, k, v, W, feature_map, return_state=True)
+        out, state = performer.favor_attention(q, k, v, W, return_state=True, **options)
     low = (tensor.bfloat16() for tensor in (q, k, v))
-    want, want_state = performer.favor_attention(*low, W, feature_map, return_state=True)
+    want, want_state = performer.favor_attention(*low, W, return_state=True, **options)
     assert out.dtype == torch.bfloat16
     assert state.kv.dtype == torch.float32
     assert torch.equal(out, want)  # a rounded W would differ
     assert torch.equal(state.kv, want_state.kv)
     rounded = performer.favor_attention(
-        *(tensor.bfloat16() for tensor in (q, k, v)), W.bfloat16().float(), feature_map
+        *(tensor.bfloat16() for tensor in (q, k, v)), W.bfloat16().float(), **options
     )
     assert not torch.equal(out, rounded)
 
@@ -51,15 +57,16 @@ def test_autocast_leaves_float64_alone():
     assert out.dtype == torch.float64
 
 
+@NEAR
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointing_gives_the_same_gradients(reentrant):
+def test_checkpointing_gives_the_same_gradients(reentrant, near):
     tensors = inputs("positive", B=2, L=70)
     results = []
     for wrap in (False, True):
         leaves = [tensor.clone().requires_grad_() for tensor in tensors]
 
         def attend(*args):
-            return performer.favor_attention(*args, causal=True)
+            return performer.favor_attention(*args, causal=True, near=near)
 
         out = checkpoint(attend, *leaves, use_reentrant=reentrant) if wrap else attend(*leaves)
         results.append(torch.autograd.grad(out.square().sum(), leaves) if not reentrant else None)
@@ -70,20 +77,22 @@ def test_checkpointing_gives_the_same_gradients(reentrant):
         assert torch.equal(got, want)
 
 
+@NEAR
 @pytest.mark.usefixtures("deterministic")
-def test_deterministic_algorithms():
+def test_deterministic_algorithms(near):
     def run():
         leaves = [t.requires_grad_() for t in inputs("positive", B=2, H=4, Hkv=2, L=300)]
-        out, state = performer.favor_attention(*leaves, causal=True, return_state=True)
+        out, state = performer.favor_attention(*leaves, causal=True, near=near, return_state=True)
         return out, *torch.autograd.grad(out.square().sum() + state.kv.sum(), leaves)
 
     assert all(torch.equal(a, b) for a, b in zip(run(), run(), strict=True))
 
 
-def test_double_backward_raises_clearly():
+@NEAR
+def test_double_backward_raises_clearly(near):
     q, k, v, W = inputs("positive")
     q.requires_grad_()
-    out = performer.favor_attention(q, k, v, W)
+    out = performer.favor_attention(q, k, v, W, near=near)
     with pytest.raises(
         RuntimeError, match="derivative for performer::favor_attention_backward is not"
     ):
@@ -91,29 +100,32 @@ def test_double_backward_raises_clearly():
         torch.autograd.grad(grad.sum(), q)
 
 
+@NEAR
 @pytest.mark.parametrize("needs_grad", [False, True])
-def test_forward_mode_raises_and_drops_no_tangent(needs_grad):
+def test_forward_mode_raises_and_drops_no_tangent(needs_grad, near):
     q, k, v, W = inputs("positive")
     q.requires_grad_(needs_grad)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(q, torch.randn_like(q))
         with pytest.raises(RuntimeError, match="forward|jvp"):
-            performer.favor_attention(dual, k, v, W)
+            performer.favor_attention(dual, k, v, W, near=near)
 
 
+@NEAR
 @pytest.mark.parametrize("transform", [torch.func.grad, torch.func.jacfwd])
-def test_function_transforms_of_gradients_raise_clearly(transform):
+def test_function_transforms_of_gradients_raise_clearly(transform, near):
     q, k, v, W = inputs("positive")
     with pytest.raises(RuntimeError, match="functorch transforms"):
-        transform(lambda q: performer.favor_attention(q, k, v, W).sum())(q)
+        transform(lambda q: performer.favor_attention(q, k, v, W, near=near).sum())(q)
 
 
-def test_vmap_equals_a_loop():
+@NEAR
+def test_vmap_equals_a_loop(near):
     q, k, v, W = inputs("positive", B=3)
     batch = [torch.stack([tensor, 2 * tensor]) for tensor in (q, k, v)]
 
     def attend(q, k, v):
-        return performer.favor_attention(q, k, v, W, causal=True)
+        return performer.favor_attention(q, k, v, W, causal=True, near=near)
 
     mapped = torch.vmap(attend)(*batch)
     loop = torch.stack([attend(*row) for row in zip(*batch, strict=True)])
