@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from performer._composed import ElementwiseMap, check_scale_and_eps
+from performer._near import check_near
+from performer._operator import call_favor_attention
 from performer.projection import draw_projection
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ class KeepsProjection(nn.Module):
     kind: str
     norm: str
     rounding: str = "none"  # of modules pickled before this was an option
+    near: int = 0  # likewise
     seed: int
     layer: int
     feature_map: str | ElementwiseMap
@@ -44,10 +47,13 @@ class KeepsProjection(nn.Module):
     def _draw(self, draw: int) -> Tensor | None:
         if self.num_features is None:
             return None
+        heads = self._projection_heads()
+        if self.num_features == 0:  # the near field alone
+            return torch.empty(*(() if heads is None else (heads,)), 0, self.head_dim)
         return draw_projection(
             self.num_features,
             self.head_dim,
-            heads=self._projection_heads(),
+            heads=heads,
             kind=self.kind,
             norm=self.norm,
             seed=self.seed,
@@ -59,14 +65,23 @@ class KeepsProjection(nn.Module):
     def _check_options(self, heads: int, kv_heads: int, dtype: torch.dtype) -> None:
         """Refuses by the operator's own rules what no call could use: attention over nothing, on
         the meta device, where nothing runs."""
+        check_near(type(self).__name__, self.near, self.feature_map, self.norm, self.num_features)
         if not isinstance(self.feature_map, str):
             check_scale_and_eps(self.scale, self.eps)
             return
         nothing = torch.empty(1, heads, 0, self.head_dim, device="meta", dtype=dtype)
         keys = nothing[:, :kv_heads]
         W = None if self.projection is None else self.projection.to("meta")
-        options = (self.feature_map, False, self.scale, self.eps, True)
-        torch.ops.performer.favor_attention(nothing, keys, keys, W, *options, *(None,) * 13)
+        call_favor_attention(
+            (nothing, keys, keys),
+            projection=W,
+            feature_map=self.feature_map,
+            causal=False,
+            scale=self.scale,
+            eps=self.eps,
+            renormalize=True,
+            near=self.near,
+        )
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         before = self.projection

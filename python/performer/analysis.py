@@ -38,17 +38,19 @@ def attention_map(
     scale: float | None = None,
     eps: float | None = None,
     renormalize: bool = True,
+    near: int = 0,
     key_mask: Tensor | None = None,
     projection_k: Tensor | Projection | None = None,
     bias_q: Tensor | None = None,
     bias_k: Tensor | None = None,
     key_bias: Tensor | None = None,
+    query_bias: Tensor | None = None,
     pool: int | None = None,
 ) -> Tensor:
     """The matrix A that favor_attention multiplies v by, or a part of it.
 
     Args:
-        q, k, W, feature_map, causal, ..., key_bias: as for favor_attention.
+        q, k, W, feature_map, causal, ..., query_bias: as for favor_attention.
         rows: query positions (int tensor or sequence, or a slice); None: all.
         columns: key positions; None: all.
         pool: instead of rows and columns, one entry for each block of pool x pool positions, the
@@ -67,8 +69,8 @@ def attention_map(
         composed = compose(feature_map, (q, k, k), (W, projection_k), (scale, eps), key_mask)
         q, k, W, projection_k = composed.phi_q, composed.phi_k, None, None
         feature_map, scale, eps = "identity", 1.0, 0.0
-    options = (feature_map, causal, scale, eps, renormalize, key_mask)
-    parameters = (projection_k, bias_q, bias_k, key_bias)
+    options = (feature_map, causal, scale, eps, renormalize, near, key_mask)
+    parameters = (projection_k, bias_q, bias_k, key_bias, query_bias)
     part = (_index(rows, q), _index(columns, k), pool)
     out: Tensor = torch.ops.performer.attention_map(q, k, W, *options, *parameters, *part)
     return out
@@ -179,11 +181,13 @@ def approximation_quality(
     causal: bool = False,
     scale: float | None = None,
     eps: float | None = None,
+    near: int = 0,
     key_mask: Tensor | None = None,
     projection_k: Tensor | Projection | None = None,
     bias_q: Tensor | None = None,
     bias_k: Tensor | None = None,
     key_bias: Tensor | None = None,
+    query_bias: Tensor | None = None,
     samples: int = 64,
     seed: int = 0,
 ) -> ApproximationQuality:
@@ -213,8 +217,8 @@ def approximation_quality(
         raise ValueError(
             f"approximation_quality: feature_map must be the name of a map, got {feature_map!r}"
         )
-    options = (feature_map, causal, scale, eps, key_mask)
-    parameters = (dense(projection_k), bias_q, bias_k, key_bias)
+    options = (feature_map, causal, scale, eps, near, key_mask)
+    parameters = (dense(projection_k), bias_q, bias_k, key_bias, query_bias)
     fields = torch.ops.performer.approximation_quality(
         q, k, v, dense(W), *options, *parameters, samples, seed
     )

@@ -25,7 +25,8 @@ class FavorAttention(MultiheadNames):
     Args:
         embed_dim: E, a multiple of num_heads unless head_dim is given.
         num_heads: H; num_kv_heads: Hkv divides H, None is H.
-        num_features: M, rows of the projection; None for none (generalised maps f(x)).
+        num_features: M, rows of the projection; None for none (generalised maps f(x)); 0 is local
+            attention alone, with near.
         causal, feature_map, scale, eps, renormalize: as in performer.favor_attention.
         kind, norm, seed, layer, rounding: as in performer.draw_projection; give each layer its
             number.
@@ -37,6 +38,9 @@ class FavorAttention(MultiheadNames):
             the models of `performer train` do; the head width must be even.
         head_dim: width of a head; None is embed_dim / num_heads.
         kdim, vdim: widths of key and value; None is embed_dim.
+        near: as in performer.favor_attention, for the maps positive, hyperbolic and trigonometric:
+            exact attention within neighbouring blocks of so many tokens, features beyond. Needs
+            norm="chi", and keys that are the queries' own tokens.
         dropout, add_bias_kv, add_zero_attn: names of nn.MultiheadAttention without a counterpart;
             0 and False alone are accepted.
 
@@ -95,6 +99,7 @@ class FavorAttention(MultiheadNames):
         kdim: int | None = None,
         vdim: int | None = None,
         rounding: str = "bf16",
+        near: int = 0,
         dropout: float = 0.0,
         add_bias_kv: bool = False,
         add_zero_attn: bool = False,
@@ -113,7 +118,7 @@ class FavorAttention(MultiheadNames):
         self.vdim = embed_dim if vdim is None else vdim
         self.batch_first, self.rotary, self.dropout = batch_first, rotary, 0.0
         self.num_features, self.kind, self.norm, self.rounding = num_features, kind, norm, rounding
-        self.causal, self.feature_map = causal, feature_map
+        self.causal, self.feature_map, self.near = causal, feature_map, near
         self.scale, self.eps, self.renormalize = scale, eps, renormalize
         self.seed, self.layer = seed, layer
         self.redraw_interval, self.shared_projection = redraw_interval, shared_projection
@@ -199,7 +204,7 @@ class FavorAttention(MultiheadNames):
         Returns [B, Lq, E], and with return_state the state.
         """
         check_call(need_weights, return_state, initial_state)
-        if self.training and self.redraw_interval is not None and self.projection is not None:
+        if self.training and self.redraw_interval is not None and self.num_features:
             advance(self)
         key = query if key is None else key
         value = key if value is None else value
@@ -278,7 +283,7 @@ class FavorAttention(MultiheadNames):
             f"feature_map={self.feature_map!r}, kind={self.kind!r}, norm={self.norm!r}, "
             f"rounding={self.rounding!r}, num_kv_heads={self.num_kv_heads}, "
             f"redraw_interval={self.redraw_interval}, batch_first={self.batch_first}, "
-            f"rotary={self.rotary}"
+            f"rotary={self.rotary}, near={self.near}"
         )
 
     def _projection_heads(self) -> int | None:
@@ -306,7 +311,12 @@ class FavorAttention(MultiheadNames):
         return merged if self.batch_first else merged.transpose(0, 1)
 
     def _options(self) -> dict[str, Any]:
-        return {"scale": self.scale, "eps": self.eps, "renormalize": self.renormalize}
+        return {
+            "scale": self.scale,
+            "eps": self.eps,
+            "renormalize": self.renormalize,
+            "near": self.near,
+        }
 
     def _position(self, position: int | None, state: FavorState | None) -> int:
         if position is None and self.rotary and state is not None:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from performer._masks import Masks, Sizes, check_bias, read_mask
+from performer._near import check_near
 from performer._own_projection import KeepsProjection
 from performer._projection_cache import cached_projection
 from performer.attention import FeatureMap, favor_attention
@@ -34,6 +35,7 @@ def scaled_dot_product_attention(
     seed: int = 0,
     layer: int = 0,
     rounding: str = "bf16",
+    near: int = 0,
 ) -> Tensor:
     """FAVOR+ where torch.nn.functional.scaled_dot_product_attention stands, at linear cost.
 
@@ -54,13 +56,18 @@ def scaled_dot_product_attention(
             for each key head; give each place of a model its own layer. It is drawn once and kept,
             up to 64 of them. A CUDA graph needs FavorSDPA, which holds its projection.
         feature_map, eps: as in favor_attention; num_features=None with generalised maps f(x).
+        near: as in favor_attention, for the maps positive, hyperbolic and trigonometric and
+            norm="chi"; with num_features=0 local attention alone.
 
     Example:
         >>> out = performer.scaled_dot_product_attention(q, k, v, is_causal=True, layer=3)
     """
     _check_shapes(query, key, value)
+    check_near(_NAME, near, feature_map, norm, num_features)
     W = None
-    if num_features is not None:
+    if num_features == 0:
+        W = query.new_empty(0, query.shape[-1], dtype=torch.float32)
+    elif num_features is not None:
         dim, heads = index(query.shape[-1]), index(key.shape[1] if key.dim() > 3 else 1)
         drawn = (num_features, dim, heads, kind, norm, seed, layer)
         W = cached_projection(*drawn, str(query.device), rounding)
@@ -72,6 +79,7 @@ def scaled_dot_product_attention(
         causal=is_causal,
         scale=scale,
         eps=eps,
+        near=near,
     )
 
 
@@ -88,6 +96,7 @@ class FavorSDPA(KeepsProjection):
         num_features, feature_map, scale, eps: as in favor_attention.
         causal: every call is causal, whatever its is_causal.
         kind, norm, seed, layer, rounding: as in draw_projection.
+        near: as in scaled_dot_product_attention.
 
     Example:
         >>> attend = performer.FavorSDPA(head_dim=64, num_heads=8, layer=3)
@@ -109,6 +118,7 @@ class FavorSDPA(KeepsProjection):
         seed: int = 0,
         layer: int = 0,
         rounding: str = "bf16",
+        near: int = 0,
         device: torch.device | str | None = None,
     ) -> None:
         super().__init__()
@@ -116,7 +126,7 @@ class FavorSDPA(KeepsProjection):
         self.feature_map, self.causal = feature_map, causal
         self.scale, self.eps = scale, eps
         self.kind, self.norm, self.rounding = kind, norm, rounding
-        self.seed, self.layer = seed, layer
+        self.seed, self.layer, self.near = seed, layer, near
         W = self._draw(0)
         if W is not None:
             W = W.to(torch.empty(0, device=device).device)
@@ -145,6 +155,7 @@ class FavorSDPA(KeepsProjection):
             causal=self.causal or is_causal,
             scale=self.scale if scale is None else scale,
             eps=self.eps,
+            near=self.near,
         )
 
     def _projection_heads(self) -> int | None:
@@ -154,7 +165,7 @@ class FavorSDPA(KeepsProjection):
         return (
             f"head_dim={self.head_dim}, num_heads={self.num_heads}, "
             f"num_features={self.num_features}, feature_map={self.feature_map!r}, "
-            f"causal={self.causal}"
+            f"causal={self.causal}, near={self.near}"
         )
 
 

@@ -149,16 +149,16 @@ def test_operators_pass_opcheck():
     q, k, v, W = make_inputs(length=6)
     ops = torch.ops.performer
     rows = torch.tensor([4, 1])
-    none5 = (None,) * 5
+    none6 = (None,) * 6
     opcheck(ops.exact_attention.default, (q, k, v, True, None, None, None))
     opcheck(ops.exact_attention_map.default, (q, k, True, None, None, None, rows, None, None))
     opcheck(
         ops.attention_map.default,
-        (q, k, W, "positive", True, None, None, True, *none5, rows, None, None),
+        (q, k, W, "positive", True, None, None, True, 2, *none6, rows, None, None),
     )
     opcheck(
         ops.approximation_quality.default,
-        (q, k, v, W, "positive", True, None, None, *none5, 4, 0),
+        (q, k, v, W, "positive", True, None, None, 0, *none6, 4, 0),
     )
     for rounding in ("bf16", "none"):
         opcheck(ops.oprf.default, (W, torch.tensor(-0.1), rounding))
