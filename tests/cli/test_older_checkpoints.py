@@ -54,6 +54,8 @@ def test_an_older_run_goes_on_as_by_its_own_program(older: Path, run: Path) -> N
     manifest = json.loads((checkpoint(run) / "manifest.json").read_text())
     assert manifest["version"] == 3
     assert rounding_of(run) == "none"
+    config = json.loads((checkpoint(run) / "config.json").read_text())
+    assert config["model"]["attention"]["near"] == 0
     # The recipe does not name the key: the run still decides.
     assert "resuming at step 8" in train(older / "recipe.toml", run, "train.steps=9")
     assert rounding_of(run) == "none"
@@ -92,6 +94,7 @@ def test_a_damaged_checkpoint_leaves_the_rounding_to_an_older_one(
     [
         ("config.json", "guard.max_rollbacks"),
         ("config.json", "model.attention.rounding"),
+        ("config.json", "model.attention.near"),
         ("config.json", "model.attention.kernel"),
         ("trainer.json", "regular"),
         ("trainer.json", "data"),

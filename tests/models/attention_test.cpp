@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "performer/models/favor_core.h"
 #include "tests/models/tiny_model.h"
 
 // Each kind against its formula, written out.
@@ -44,6 +45,45 @@ TEST(AttentionCore, ExactIsTheSoftmaxOfTheKeysSeen) {
         softmax_attention(some_heads(), keys_seen(causal, some_mask()), 1 / std::sqrt(8.0));
     EXPECT_LE(max_difference(got, want), 1e-12) << causal;
   }
+}
+
+// Blocks of 4 tokens, each row's from its first real one on.
+Tensor near_keys_seen(bool causal) {
+  const Tensor block = at::arange(kLength).floor_divide(4);
+  const Tensor apart = block.unsqueeze(1) - block;  // [L, L]
+  const Tensor near = causal ? apart.ge(0).logical_and(apart.le(1)) : apart.abs().le(1);
+  return near.logical_and(keys_seen(causal, some_mask()));
+}
+
+TEST(AttentionCore, LocalIsTheSoftmaxOfTheNearKeys) {
+  for (const bool causal : {true, false}) {
+    ModelConfig c = tiny("local", causal);
+    c.attention.near = 4;
+    const auto core = make_attention_core(c, 0);
+    const Tensor got = core->forward(some_heads(), some_mask());
+    const Tensor want = softmax_attention(some_heads(), near_keys_seen(causal), 1 / std::sqrt(8.0));
+    EXPECT_LE(max_difference(got, want), 1e-12) << causal;
+    core->redraw(1);  // nothing to draw
+    EXPECT_EQ(max_difference(core->forward(some_heads(), some_mask()), got), 0);
+  }
+}
+
+TEST(AttentionCore, NearIsTheOperatorsNearField) {
+  const ModelConfig c = tiny("near");
+  const auto core = std::make_shared<FavorCore>(c, 0);
+  const Heads h = some_heads();
+  FavorOptions options;
+  options.causality = Causality::kCausal;
+  options.near = 3;
+  const Tensor want = favor_attention(h.q, h.k, h.v, core->projection(), options);
+  EXPECT_EQ(max_difference(core->forward(h, {}), want), 0);
+}
+
+TEST(AttentionCore, LinearHasNoNearField) {
+  ModelConfig c = tiny("linear");
+  const Tensor want = make_attention_core(c, 0)->forward(some_heads(), {});
+  c.attention.near = 4;
+  EXPECT_EQ(max_difference(make_attention_core(c, 0)->forward(some_heads(), {}), want), 0);
 }
 
 TEST(AttentionCore, MeanIsTheMeanOfTheValuesSeen) {

@@ -38,8 +38,8 @@ TEST(ModelConfig, NamesTheKeyThatIsWrong) {
   EXPECT_EQ(refusal([](auto& c) { c.layer_kinds = {"favor"}; }),
             "model.layer_kinds: needs one kind per layer (model.layers = 2) or none, got 1");
   EXPECT_EQ(refusal([](auto& c) { c.attention.features = 0; }),
-            "model.attention.features: the kernel positive needs a projection; set at least 1, or "
-            "a generalised kernel such as relu");
+            "model.attention.features: the kernel positive needs a projection; set at least 1, a "
+            "generalised kernel such as relu, or model.attention.near for local attention alone");
   EXPECT_EQ(refusal([](auto& c) { c.attention.eps = 1e-6; }),
             "model.attention.eps: the kernel positive has no eps, got 1e-06; leave it negative");
   EXPECT_EQ(refusal([](auto& c) { c.attention.kernel = "softmax"; }).substr(0, 49),
@@ -63,6 +63,27 @@ TEST(ModelConfig, NamesTheKeyThatIsWrong) {
             "model.reversible: needs model.norm_position = \"pre\", got \"post\"");
 }
 
+TEST(ModelConfig, RefusesFarWeightsThatAreNotThoseOfTheNearOnes) {
+  const auto near = [](const Change& change) {
+    return refusal([&](auto& c) { c.attention.near = 4, change(c); });
+  };
+  EXPECT_EQ(near([](auto&) {}), "no error");
+  EXPECT_EQ(near([](auto& c) { c.attention.features = 0; }), "no error");
+  EXPECT_EQ(near([](auto& c) { c.attention.kernel = "relu"; }),
+            "model.attention.near: needs a kernel that estimates exp(q.k) (positive, hyperbolic, "
+            "trigonometric), got relu; set model.attention.near = 0");
+  EXPECT_EQ(near([](auto& c) { c.attention.kernel = "loglinear"; }).substr(0, 69),
+            "model.attention.near: the kernel loglinear has no norm terms, so its ");
+  EXPECT_EQ(near([](auto& c) { c.attention.projection_norm = "sqrt_d"; }),
+            "model.attention.projection_norm: sqrt_d underestimates exp(q.k) (at width 64 and "
+            "|x+y|^2 = 16 by half), which near weights beside it do not; set \"chi\", or "
+            "model.attention.near = 0");
+  EXPECT_EQ(near([](auto& c) { c.attention.projection_norm = "sqrt_d", c.attention.features = 0; }),
+            "no error");
+  EXPECT_EQ(near([](auto& c) { c.attention.kind = "exact", c.attention.kernel = "relu"; }),
+            "no error");  // which it does not name
+}
+
 TEST(ModelConfig, RefusesSizesThatNoMachineHoldsWithoutTakingTimeOrMemory) {
   constexpr std::int64_t kHuge = std::int64_t{1} << 62;
   EXPECT_EQ(refusal([](auto& c) { c.layers = 1'000'000'000; }),
@@ -76,6 +97,7 @@ TEST(ModelConfig, RefusesSizesThatNoMachineHoldsWithoutTakingTimeOrMemory) {
       {"model.ff_dim", [](auto& c) { c.ff_dim = kHuge; }},
       {"model.classes", [](auto& c) { c.classes = kHuge; }},
       {"model.attention.features", [](auto& c) { c.attention.features = kHuge; }},
+      {"model.attention.near", [](auto& c) { c.attention.near = kHuge; }},
       {"model.attention.redraw_interval", [](auto& c) { c.attention.redraw_interval = kHuge; }},
       {"model.attention.linformer_k", [](auto& c) { c.attention.linformer_k = kHuge; }},
       {"model.attention.lsh_hashes", [](auto& c) { c.attention.lsh_hashes = kHuge; }},
@@ -158,7 +180,7 @@ TEST(ModelCost, CountsTheParametersOfTheModel) {
 }
 
 TEST(ModelCost, KnowsTheSizeOfAStream) {
-  for (const char* kind : {"favor", "linear", "mean", "identity"}) {
+  for (const char* kind : {"favor", "near", "local", "linear", "mean", "identity"}) {
     auto model = make(tiny(kind));
     DecodeState state;
     model->decode(tokens(3, 9), state);
@@ -179,6 +201,16 @@ TEST(ModelCost, CrossesExactAttentionAtTheBreakEvenLength) {
   EXPECT_LE(flops(favor, length), flops(exact, length));
   EXPECT_GT(flops(favor, length - 1), flops(exact, length - 1));
   EXPECT_EQ(flops(favor, 100), flops(favor, 100000));
+}
+
+TEST(ModelCost, AddsTheNearFieldToTheBreakEvenLength) {
+  ModelConfig c;
+  c.attention.near = 64;
+  EXPECT_EQ(break_even_length(c), 1024 + 3 * 64);  // causal: 1.5 blocks a token, L / 2 exactly
+  c.attention.features = 0;
+  EXPECT_EQ(break_even_length(c), 3 * 64);
+  c.causal = false;
+  EXPECT_EQ(break_even_length(c), 3 * 64);
 }
 
 TEST(ModelCost, KeepsLessWhenBlocksAreRecomputed) {

@@ -30,7 +30,7 @@ ModelConfig with_positions(const std::string& kind, const std::string& positions
 }
 
 TEST(Stepper, StepsAsDecodeDoes) {
-  for (const char* kind : {"favor", "linear", "exact", "mean", "identity"}) {
+  for (const char* kind : {"favor", "near", "local", "linear", "exact", "mean", "identity"}) {
     auto model = make(tiny(kind));
     const Tensor x = tokens(3, 9);
     DecodeState state;
@@ -46,17 +46,19 @@ TEST(Stepper, StepsAsDecodeDoes) {
 }
 
 TEST(Stepper, GoesOnWithTheRowsThatAreKept) {
-  auto model = make(tiny("favor"));
-  const Tensor x = tokens(4, 8);
-  DecodeState state;
-  model->decode(x.narrow(1, 0, 5), state);
-  Stepper stepper(model, state.reorder(at::arange(4)));
-  stepper.step(values(x.select(1, 5)));
-  stepper.keep({3, 1});
-  const Tensor got = stepper.step(values(x.select(1, 6).index_select(0, at::tensor({3, 1}))));
-  model->decode(x.narrow(1, 5, 1), state);
-  const Tensor want = model->decode(x.narrow(1, 6, 1), state).index_select(0, at::tensor({3, 1}));
-  EXPECT_LE(max_difference(got, want), 1e-5);
+  for (const char* kind : {"favor", "near"}) {
+    auto model = make(tiny(kind));
+    const Tensor x = tokens(4, 8);
+    DecodeState state;
+    model->decode(x.narrow(1, 0, 5), state);
+    Stepper stepper(model, state.reorder(at::arange(4)));
+    stepper.step(values(x.select(1, 5)));
+    stepper.keep({3, 1});
+    const Tensor got = stepper.step(values(x.select(1, 6).index_select(0, at::tensor({3, 1}))));
+    model->decode(x.narrow(1, 5, 1), state);
+    const Tensor want = model->decode(x.narrow(1, 6, 1), state).index_select(0, at::tensor({3, 1}));
+    EXPECT_LE(max_difference(got, want), 1e-5) << kind;
+  }
 }
 
 TEST(DecodeState, MayReadItsPlaceFromATensor) {

@@ -11,7 +11,8 @@ namespace performer::models::testing {
 
 inline constexpr std::int64_t kVocabulary = 11;
 
-/// A model that builds and runs in milliseconds.
+/// A model that builds and runs in milliseconds. Beside the kinds of attention there are "near",
+/// favor with a near field, and "local", the near field alone.
 inline ModelConfig tiny(const std::string& kind, bool causal = true) {
   ModelConfig c;
   c.vocabulary = kVocabulary;
@@ -22,8 +23,10 @@ inline ModelConfig tiny(const std::string& kind, bool causal = true) {
   c.ff_dim = 32;
   c.causal = causal && kind != "linformer";
   c.dropout = 0;
-  c.attention.kind = kind;
-  c.attention.features = 16;
+  const bool near = kind == "near" || kind == "local";
+  c.attention.kind = near ? "favor" : kind;
+  c.attention.features = kind == "local" ? 0 : 16;
+  c.attention.near = near ? 3 : 0;
   c.attention.linformer_k = 8;
   c.attention.lsh_chunk = 4;
   c.attention.lsh_buckets = 4;

@@ -87,7 +87,8 @@ TEST_P(EveryKind, DoesNotSeeMaskedTokens) {
 
 class StreamingKind : public ::testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Kinds, StreamingKind,
-                         ::testing::Values("favor", "exact", "linear", "identity", "mean"),
+                         ::testing::Values("favor", "near", "local", "exact", "linear", "identity",
+                                           "mean"),
                          [](const auto& info) { return info.param; });
 
 TEST_P(StreamingKind, DecodesAsTheFullPass) {
@@ -125,15 +126,17 @@ TEST_P(StreamingKind, GoesOnFromReorderedStates) {
 }
 
 TEST(Transformer, KeepsAStreamOfConstantSizeWithFavor) {
-  ModelConfig c = tiny("favor");
-  c.positions = "rotary";
-  auto model = make(c);
-  DecodeState state;
-  model->decode(tokens(1, 4), state);
-  const std::int64_t before = state.nbytes();
-  for (int i = 0; i < 40; ++i) model->decode(tokens(1, 1, i), state);
-  EXPECT_GT(before, 0);
-  EXPECT_EQ(state.nbytes(), before);
+  for (const char* kind : {"favor", "near", "local"}) {
+    ModelConfig c = tiny(kind);
+    c.positions = "rotary";
+    auto model = make(c);
+    DecodeState state;
+    model->decode(tokens(1, 4), state);
+    const std::int64_t before = state.nbytes();
+    for (int i = 0; i < 40; ++i) model->decode(tokens(1, 1, i), state);
+    EXPECT_GT(before, 0);
+    EXPECT_EQ(state.nbytes(), before) << kind;
+  }
 }
 
 TEST(Transformer, SaysWhyItCannotStream) {

@@ -58,6 +58,8 @@ TEST(CheckpointVersions, OfBeforeLackKeysThatCameLaterAlone) {
         EXPECT_EQ(read().guard.max_rollbacks, GuardConfig().max_rollbacks);
       } else if (field.name == "model.attention.rounding") {
         EXPECT_EQ(read().model.attention.rounding, "none") << "as their projections were drawn";
+      } else if (field.name == "model.attention.near") {
+        EXPECT_EQ(read().model.attention.near, 0);
       } else {
         EXPECT_EQ(failure_of(read).code, ExitCode::kCorrupt) << field.name << ", " << version;
       }

@@ -7,11 +7,15 @@
 
 namespace performer::models {
 
+static_assert(kMostNear == kMaxNear);  // of recipes, which know no operators
+
 FavorCore::FavorCore(const ModelConfig& config, std::int64_t layer)
     : config_(config.attention), layer_(layer), heads_(config.heads), head_dim_(config.head_dim()) {
   options_.feature_map = parse_feature_map(config_.kernel);
   options_.causality = config.causal ? Causality::kCausal : Causality::kBidirectional;
   options_.renormalize = config_.renormalize ? Renormalize::kYes : Renormalize::kNo;
+  options_.near = config_.near;
+  if (config_.features == 0 && config_.near > 0) projection_ = at::empty({0, head_dim_});
   if (config_.scale > 0) options_.scale = config_.scale;
   if (config_.eps >= 0) options_.eps = config_.eps;
   redraw(0);
@@ -62,6 +66,7 @@ Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*p
 ModelConfig linear_transformer(ModelConfig config) {
   config.attention.kernel = "elu1";
   config.attention.features = 0;
+  config.attention.near = 0;
   config.attention.eps = -1;
   return config;
 }

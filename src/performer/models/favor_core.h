@@ -5,7 +5,8 @@
 
 namespace performer::models {
 
-/// FAVOR+ with any feature map. The projection is drawn for (seed, layer, head, draw), so it is no
+/// FAVOR+ with any feature map, and with a near field where the config has one: without features,
+/// that is local attention alone. The projection is drawn for (seed, layer, head, draw), so it is no
 /// part of a checkpoint, stays float32 whatever the parameters become, and follows its input's
 /// device.
 class FavorCore : public AttentionCore {
@@ -16,7 +17,7 @@ class FavorCore : public AttentionCore {
   void redraw(std::int64_t draw) override;
   bool recordable() const override { return true; }
 
-  /// [H, M, D] or [M, D] float32; undefined without features.
+  /// [H, M, D] or [M, D] float32; undefined, or with a near field [0, D], without features.
   const Tensor& projection() const { return projection_; }
 
  private:

@@ -49,6 +49,28 @@ void check_projection_sizes(const ModelConfig& c) {
   }
 }
 
+// Near weights are exp(q.k) itself, so what stands beside them must estimate exp(q.k) too.
+void check_near(const AttentionConfig& a) {
+  const auto map = parse_feature_map(a.kernel);
+  if (!is_softmax_map(map)) {
+    fail(ExitCode::kUsage,
+         "model.attention.near: needs a kernel that estimates exp(q.k) (positive, hyperbolic, "
+         "trigonometric), got {}; set model.attention.near = 0",
+         a.kernel);
+  }
+  if (map == FeatureMap::kLoglinear) {
+    fail(ExitCode::kUsage,
+         "model.attention.near: the kernel loglinear has no norm terms, so its far weights would "
+         "not be those of exp(q.k); set model.attention.kernel = \"positive\"");
+  }
+  if (a.features > 0 && a.projection_norm == "sqrt_d") {
+    fail(ExitCode::kUsage,
+         "model.attention.projection_norm: sqrt_d underestimates exp(q.k) (at width 64 and "
+         "|x+y|^2 = 16 by half), which near weights beside it do not; set \"chi\", or "
+         "model.attention.near = 0");
+  }
+}
+
 void check_favor(const ModelConfig& c) {
   const AttentionConfig& a = c.attention;
   std::vector<std::string> maps;
@@ -60,11 +82,12 @@ void check_favor(const ModelConfig& c) {
   one_of("attention.projection_norm", a.projection_norm, {"chi", "sqrt_d"});
   one_of("attention.rounding", a.rounding, {"bf16", "none"});
   if (a.features > 0) check_projection_sizes(c);
+  if (a.near > 0) check_near(a);
   if (!is_softmax_map(parse_feature_map(a.kernel))) return;
-  if (a.features == 0) {
+  if (a.features == 0 && a.near == 0) {
     fail(ExitCode::kUsage,
-         "model.attention.features: the kernel {} needs a projection; set at least 1, or a "
-         "generalised kernel such as relu",
+         "model.attention.features: the kernel {} needs a projection; set at least 1, a "
+         "generalised kernel such as relu, or model.attention.near for local attention alone",
          a.kernel);
   }
   if (a.eps >= 0) {

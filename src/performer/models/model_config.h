@@ -13,6 +13,7 @@ namespace performer::models {
 inline constexpr std::int64_t kMaxLayers = 1 << 14;
 inline constexpr std::int64_t kMaxWidth = 1 << 20;
 inline constexpr std::int64_t kMaxFeatures = 1 << 16;
+inline constexpr std::int64_t kMostNear = 1 << 12;
 inline constexpr std::int64_t kMaxVocabulary = 1 << 28;
 inline constexpr std::int64_t kMaxLength = std::int64_t{1} << 31;
 inline constexpr std::int64_t kMaxSteps = std::int64_t{1} << 40;
@@ -22,6 +23,7 @@ struct AttentionConfig {
   std::string kind = "favor";
   std::string kernel = "positive";
   std::int64_t features = 256;
+  std::int64_t near = 0;
   std::string projection = "orthogonal";
   std::string projection_norm = "chi";
   std::string rounding = "bf16";
@@ -52,8 +54,13 @@ void visit_fields(Config& c, Visitor&& field) {
          "gelu", "cos", "tanh", "identity", "square", "elu1", "sgn"},
         Hints{{"softmax", "positive"}, {"relu_kernel", "relu"}, {"elu", "elu1"}});
   field("features", c.features,
-        "favor: rows of the random projection; 0: none, generalised maps only.",
+        "favor: rows of the random projection; 0: none, for generalised maps, or near alone.",
         Range{0, kMaxFeatures}, Aliases{"num_features", "nb_features"});
+  field(
+      "near", c.near,
+      "favor: tokens of a block; own and neighbouring blocks are attended to exactly, the rest by "
+      "features. 0: features for all.",
+      Range{0, kMostNear});
   field("projection", c.projection, "favor: how the rows depend on each other.",
         {"iid", "orthogonal", "simplex", "hadamard", "givens"});
   field("projection_norm", c.projection_norm, "favor: norms of the rows (sqrt_d: SMREG).",

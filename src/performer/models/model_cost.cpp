@@ -34,9 +34,15 @@ Size head_parameters(const ModelConfig& c) {
   return linear(4 * Size(c.dim), c.ff_dim) + linear(c.ff_dim, half) + linear(half, c.classes);
 }
 
-// Features per head: M' rows, or the head's width without a projection.
+// Tokens of a block of the near field.
+std::int64_t near_block(const ModelConfig& c, const std::string& kind) {
+  return kind == "favor" ? c.attention.near : 0;
+}
+
+// Features per head: M' rows, or without a projection the head's width, with a near field none.
 std::int64_t num_features(const ModelConfig& c, const std::string& kind) {
-  if (kind == "linear" || c.attention.features == 0) return c.head_dim();
+  if (kind == "linear") return c.head_dim();
+  if (c.attention.features == 0) return near_block(c, kind) > 0 ? 0 : c.head_dim();
   return num_map_features(parse_feature_map(c.attention.kernel), c.attention.features);
 }
 
@@ -51,8 +57,10 @@ double mixing(const ModelConfig& c, const std::string& kind, double length) {
     const auto features = static_cast<double>(num_features(c, kind));
     const double project = has_projection(c, kind)
                                ? 2 * dim * static_cast<double>(c.attention.features)
-                               : 0;       // of query and key
-    return project + 2 * dim * features;  // state and read-out
+                               : 0;  // of query and key
+    // A causal token sees the block before and, in the mean, half of its own; else three blocks.
+    const double near = (c.causal ? 1.5 : 3) * static_cast<double>(near_block(c, kind));
+    return project + 2 * dim * features + 2 * dim * near;  // state and read-out, exact weights
   }
   if (kind == "exact") return 2 * dim * length * (c.causal ? 0.5 : 1);
   if (kind == "linformer") return 4 * dim * static_cast<double>(c.attention.linformer_k);
@@ -87,7 +95,10 @@ Size activation_elements(const ModelConfig& c) {
 
 Size layer_state_bytes(const ModelConfig& c, const std::string& kind, const CostShape& s) {
   if (kind == "favor" || kind == "linear") {
-    return Size(s.batch) * c.heads * num_features(c, kind) * (c.head_dim() + 2) * 4 + 8;
+    const Size near = near_block(c, kind);
+    const Size sums = Size(c.heads) * num_features(c, kind) * (c.head_dim() + 2) * 4;
+    const Size kept = Size(c.heads) * 2 * near * (2 * Size(c.head_dim()) + 1) * 4;
+    return Size(s.batch) * (sums + kept + (near.value() > 0 ? 8 : 0)) + 8;
   }
   if (kind == "exact") return 2 * Size(s.batch) * s.length * c.dim * s.bytes_per_element;
   return kind == "mean" ? Size(s.batch) * c.dim * 4 : 0;

@@ -22,6 +22,7 @@ constexpr LaterKey kLaterInConfig[] = {
     // There was no limit; a run goes on under the default of today.
     {2, "/guard/max_rollbacks", "5"},
     {3, "/model/attention/rounding", R"("none")"},  // projections were float32
+    {3, "/model/attention/near", "0"},
 };
 constexpr LaterKey kLaterInTrainer[] = {
     {2, "/regular", "0"},         // no checkpoint yet that rollbacks go to

@@ -77,9 +77,10 @@ std::string attention_text(const models::ModelConfig& model) {
   if (!model.layer_kinds.empty()) return "mixed";
   const auto& a = model.attention;
   if (a.kind != "favor") return a.kind;
-  return a.features > 0
-             ? fmt::format("favor {}, {} {} features", a.kernel, a.features, a.projection)
-             : fmt::format("favor {} without projection", a.kernel);
+  if (a.features == 0 && a.near > 0) return fmt::format("favor near {} alone", a.near);
+  if (a.features == 0) return fmt::format("favor {} without projection", a.kernel);
+  const auto far = fmt::format("favor {}, {} {} features", a.kernel, a.features, a.projection);
+  return a.near > 0 ? fmt::format("{} beyond near {}", far, a.near) : far;
 }
 
 void log_model(const Start& start, std::int64_t parameters) {
