@@ -33,7 +33,9 @@ void run_eval(const EvalOptions& o) {
   if (o.data.empty()) {
     for (const auto& name : o.splits) require_split(loaded, name);
   }
-  Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}, {"splits", Json::object()}};
+  Json all = {{"checkpoint", loaded.folder}, {"step", loaded.step}};
+  if (!o.model.attention.empty()) all["set"] = o.model.attention;
+  all["splits"] = Json::object();
   for (const auto& name : o.splits) {
     all["splits"][name] = evaluate_split(o, loaded, name, table ? &*table : nullptr);
   }
@@ -103,6 +105,7 @@ void add_eval(CLI::App& app) {
   command->footer(
       "Examples:\n  performer eval runs/protein --split test --split ood --baselines\n"
       "  performer eval runs/protein --data other.fasta.gz --json\n"
+      "  performer eval runs/exact --set model.attention.kind=favor --set model.attention.near=64\n"
       "  performer eval runs/protein --overlap 128 --per-sequence scores.tsv");
   command->callback([options] {
     options->splits = splits_of(*options);

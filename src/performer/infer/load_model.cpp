@@ -1,5 +1,7 @@
 #include "performer/infer/load_model.h"
 
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -10,6 +12,7 @@
 #include "performer/run/choose_checkpoint.h"
 #include "performer/run/finite.h"
 #include "performer/run/make_model.h"
+#include "performer/run/other_attention.h"
 #include "performer/run/precision.h"
 #include "performer/run/tensor_file.h"
 #include "performer/run/tokenizer_files.h"
@@ -28,6 +31,17 @@ void check_file_holds(const std::filesystem::path& file, const models::ModelConf
        bytes, parameters);
 }
 
+// What is wrong in our own file is no mistake of the user.
+template <class Read>
+void read_own_files(const std::string& folder, Read read) {
+  try {
+    read();
+  } catch (const Error& error) {
+    if (error.code() != ExitCode::kUsage) throw;
+    fail(ExitCode::kCorrupt, "{}: {}", folder, error.what());
+  }
+}
+
 }  // namespace
 
 LoadedModel load_model(const std::string& path, const LoadOptions& options) {
@@ -37,22 +51,24 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options) {
   loaded.choice = chosen.text();
   loaded.folder = checkpoint.folder().string();
   loaded.step = checkpoint.step();
-  try {
+  read_own_files(loaded.folder, [&] {
     loaded.recipe = run::recipe_from_json(checkpoint.config(), loaded.folder + "/config.json",
                                           checkpoint.version());
     check(loaded.recipe);
     loaded.space = run::tokenizer_from_files(checkpoint.tokenizer(), loaded.folder);
     loaded.recipe = run::fitted_to(loaded.recipe, loaded.space);  // they must agree
     check_file_holds(checkpoint.model_file(), loaded.recipe.model);
+  });
+  if (!options.attention.empty()) {
+    loaded.recipe = run::with_other_attention(loaded.recipe, options.attention);
+    loaded.choice += fmt::format(", with {}", fmt::join(options.attention, ", "));
+  }
+  read_own_files(loaded.folder, [&] {
     loaded.model = run::make_model(loaded.recipe, options.device);
     const auto trainer = parse_json(checkpoint.trainer(), loaded.folder + "/trainer.json");
     loaded.model->redraw(
         JsonView(trainer, loaded.folder + "/trainer.json").at("draw").integer(0, UINT32_MAX));
-  } catch (const Error& error) {
-    if (error.code() != ExitCode::kUsage) throw;
-    fail(ExitCode::kCorrupt, "{}: {}", loaded.folder,
-         error.what());  // our own file, not the user's
-  }
+  });
   const run::Weights weights(loaded.model, at::kFloat);
   run::check_finite(checkpoint.model_file());
   run::load_into(checkpoint.model_file(), run::model_tensors(loaded.model, weights.masters()));

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "performer/data/token_space.h"
 #include "performer/models/transformer.h"
@@ -24,6 +25,7 @@ struct LoadOptions {
   std::string checkpoint;  // of a run: best, latest or a step; empty: the best, else the latest
   at::Device device = at::kCPU;
   at::ScalarType precision = at::kFloat;
+  std::vector<std::string> attention;  // another one for the same weights (other_attention.h)
 };
 
 /// From a checkpoint folder or a run folder. Every byte is verified first; a damaged file is an
