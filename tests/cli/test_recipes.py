@@ -43,6 +43,8 @@ def small(recipe: Path) -> list[str]:
         settings.append("model.attention.linformer_k=16")
     if "features" in text and "features = 0" not in text:
         settings.append("model.attention.features=8")
+    if "near = " in text:  # so that rows reach beyond it
+        settings.append("model.attention.near=8")
     # FASTA files are read whole: a smaller one is quicker.
     if 'task = "protein"' in text:
         settings.append("data.train=data/proteins/valid.fasta.gz")
