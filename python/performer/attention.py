@@ -111,7 +111,8 @@ def favor_attention(
         k: [B, Hkv, Lk, D]; query head h uses key head h // (H / Hkv).
         v: [B, Hkv, Lk, Dv].
         W: [M, D], or [heads, M, D] with heads 1, Hkv or H; float32 or float64, or a structured
-            Projection. None: f(x) instead of f(W x), generalised maps only.
+            Projection. None: f(x) instead of f(W x), generalised maps only. M = 0 with `near`: no
+            far field, local attention alone.
         feature_map: softmax maps positive, loglinear, hyperbolic, trigonometric; generalised maps
             relu, exp, sigmoid, abs, gelu, cos, tanh, identity, square, elu1, sgn; or an
             elementwise Python function f, whose features are computed by tensor operations.
