@@ -63,9 +63,8 @@ class Streams:
     def round(self) -> None:
         """A step of every set, in place."""
         for token, state in zip(self.tokens, self.states, strict=True):
-            torch.ops.performer.favor_step_(
-                *token, self.W, "positive", None, None, True, *(None,) * 5, *state[:3]
-            )
+            options = ("positive", None, None, True, 0, *(None,) * 6)
+            torch.ops.performer.favor_step_(*token, self.W, *options, *state[:3], *(None,) * 4)
 
 
 def measure_steps(

@@ -13,7 +13,6 @@ import performer
 from performer import FavorState
 
 TOLERANCE = {torch.float32: 1e-5, torch.bfloat16: 4e-3, torch.float16: 5e-4}
-STEP = torch.ops.performer.favor_step_
 STEPS = read_cases("steps")
 
 
@@ -21,9 +20,14 @@ def arguments(inputs, tokens=None):
     """Those of favor_step_ before the state."""
     named = inputs.options
     q, k, v = tokens or (inputs.q, inputs.k, inputs.v)
-    rest = (named.get(name) for name in ("key_mask", "projection_k", "bias_q", "bias_k"))
-    bias = named.get("key_bias")
-    return q, k, v, inputs.W, inputs.case.feature_map, None, None, True, *rest, bias
+    names = ("key_mask", "projection_k", "bias_q", "bias_k", "key_bias", "query_bias")
+    rest = (named.get(name) for name in names)
+    return q, k, v, inputs.W, inputs.case.feature_map, None, None, True, 0, *rest
+
+
+def in_place(*given):
+    """favor_step_ on a state without a near field."""
+    return torch.ops.performer.favor_step_(*given, *(None,) * 4)
 
 
 def step(inputs, state=None, tokens=None):
@@ -86,7 +90,7 @@ def test_in_place_has_the_bits_of_the_functional_step(case):
     for kept, given in zip(before, inputs.state[:3], strict=True):
         assert torch.equal(kept, given)
     place = copies(inputs.state)
-    assert torch.equal(STEP(*arguments(inputs), *place), out)
+    assert torch.equal(in_place(*arguments(inputs), *place), out)
     assert performer.last_kernel().startswith("cuda/decode/")
     for got, want in zip(place, state[:3], strict=True):
         assert torch.equal(got, want)
@@ -96,10 +100,10 @@ def test_in_place_has_the_bits_of_the_functional_step(case):
 def test_the_portable_kernels_step_in_place_too(case, kernels):
     inputs = make_inputs(case)
     place = copies(inputs.state)
-    out = STEP(*arguments(inputs), *place)
+    out = in_place(*arguments(inputs), *place)
     kernels("portable")
     other = copies(inputs.state)
-    assert relative(STEP(*arguments(inputs), *other), out) <= 2 * TOLERANCE[case.dtype]
+    assert relative(in_place(*arguments(inputs), *other), out) <= 2 * TOLERANCE[case.dtype]
     assert performer.last_kernel().startswith("cuda/portable/")
     assert_same_state(FavorState(*other), FavorState(*place))
 
@@ -119,7 +123,7 @@ def test_1000_steps_equal_the_batch():
             inputs.q, inputs.k, inputs.v, inputs.W, causal=True, return_state=True
         )
         _, state = performer.favor_attention(*tokens[0], inputs.W, causal=True, return_state=True)
-        outs = [STEP(*arguments(inputs, one), *state[:3]) for one in tokens[1:]]
+        outs = [in_place(*arguments(inputs, one), *state[:3]) for one in tokens[1:]]
         assert performer.last_kernel() == "cuda/decode/fp32/positive/causal"
     exact = performer.favor_attention(
         *(t.double() for t in (inputs.q, inputs.k, inputs.v, inputs.W)), causal=True
@@ -142,7 +146,7 @@ def test_steps_at_any_norm_are_as_exact_as_the_portable_ones(feature_map, magnit
             _, state = performer.favor_attention(
                 *tokens[0], inputs.W, feature_map, causal=True, return_state=True
             )
-            outs = [STEP(*arguments(inputs, one), *state[:3]) for one in tokens[1:]]
+            outs = [in_place(*arguments(inputs, one), *state[:3]) for one in tokens[1:]]
         return torch.cat(outs, 2)
 
     exact = performer.favor_attention(
@@ -159,11 +163,11 @@ def test_100_repeats_have_the_same_bits(dtype):
     for batch in (1, 30):  # clusters of blocks, and blocks
         inputs = make_inputs(replace(case, batch=batch, features=256))
         first = copies(inputs.state)
-        out = STEP(*arguments(inputs), *first)
+        out = in_place(*arguments(inputs), *first)
         different = torch.zeros((), dtype=torch.int64, device="cuda")
         for _ in range(100):
             place = copies(inputs.state)
-            different += (STEP(*arguments(inputs), *place) != out).sum()
+            different += (in_place(*arguments(inputs), *place) != out).sum()
             different += sum((a != b).sum() for a, b in zip(place, first, strict=True))
         assert int(different) == 0
 
@@ -193,14 +197,14 @@ def test_steps_in_a_graph(feature_map):
     eager, expected = copies(start), []
     for i, one in enumerate(tokens):
         inputs.options["key_mask"] = mask[:, i : i + 1]
-        expected.append(STEP(*arguments(inputs, one), *eager))
+        expected.append(in_place(*arguments(inputs, one), *eager))
     place = copies(start)
     inputs.options["key_mask"] = mask[:, :1].clone()
     static = tuple(t.clone() for t in tokens[0])
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        out = STEP(*arguments(inputs, static), *place)
+        out = in_place(*arguments(inputs, static), *place)
     for i, one in enumerate(tokens):
         inputs.options["key_mask"].copy_(mask[:, i : i + 1])
         for to, token in zip(static, one, strict=True):
@@ -218,7 +222,7 @@ def test_a_masked_key_leaves_its_state_alone():
     inputs.k[1] = float("nan")
     inputs.v[1] = float("inf")
     place = copies(inputs.state)
-    out = STEP(*arguments(inputs), *place)
+    out = in_place(*arguments(inputs), *place)
     for got, before in zip(place, inputs.state[:3], strict=True):
         assert torch.equal(got[1], before[1]) and not torch.equal(got[0], before[0])
     expected, _ = exact_step(inputs)
@@ -253,7 +257,7 @@ def test_views_of_a_packed_projection_and_odd_addresses():
     odd = torch.empty(inputs.state.kv.numel() + 1, device="cuda")[1:].view_as(inputs.state.kv)
     odd.copy_(inputs.state.kv)
     _, normalizer, scale = copies(inputs.state)
-    assert relative(STEP(*arguments(inputs), odd, normalizer, scale), out) <= 1e-3
+    assert relative(in_place(*arguments(inputs), odd, normalizer, scale), out) <= 1e-3
     assert relative(odd, state.kv) <= 1e-6
 
 

@@ -37,7 +37,11 @@ def capturable(causal, dtype, packed):
             return_state=True,
             **inputs.options,
         )
-        return out.detach(), *(t.detach() for t in state), *gradients(out, leaves, inputs.grad)
+        return (
+            out.detach(),
+            *(t.detach() for t in state.tensors().values()),
+            *gradients(out, leaves, inputs.grad),
+        )
 
     return call, inputs
 
