@@ -135,6 +135,7 @@ Tensor far_effective_samples(const EstimateInputs& in, const std::vector<std::in
   std::vector<Tensor> all;
   for (std::int64_t n = 0; n < in.q.size(0); ++n) {
     std::vector<FarPairs::Range> ranges;
+    ranges.reserve(rows.size());
     for (const std::int64_t row : rows) ranges.push_back(pairs.range(n, row));
     const auto states = far_states(FarKeys(in, options, n), ranges, in.k.size(2));
     std::vector<Tensor> sizes;
