@@ -195,8 +195,8 @@ def approximation_quality(
 
     The target is softmax(scale q.k + key_bias), scale 1/sqrt(D) if None; with loglinear, key_bias
     is part of the estimate instead. With near, pairs and features are those of the far field, and
-    the error is that of both fields together. The same seed samples the same rows. Time O(samples L D + L M'
-    (D + Dv)), no L x L tensor, no gradients.
+    the error is that of both fields together. The same seed samples the same rows. Time
+    O(samples L D + L M' (D + Dv)), no L x L tensor, no gradients.
 
     Returns:
         A line per head when printed, and a sentence that sums them up. With x and y the scaled

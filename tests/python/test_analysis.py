@@ -215,3 +215,14 @@ def test_there_is_no_verdict_without_anything_to_compare():
     broken = performer.approximation_quality(q * float("nan"), q, q, W)
     assert "nothing to compare" in masked.verdict
     assert "not finite" in broken.verdict
+
+
+def test_the_quality_meter_sees_the_near_field():
+    """A field that covers all tokens is exact, and a part of it is better than none."""
+    q, k, v, W = make_inputs(length=64, std=1.5)
+    errors = [
+        performer.approximation_quality(q, k, v, W, causal=True, near=near, samples=64).error
+        for near in (0, 16, 32)
+    ]
+    assert (errors[1] < errors[0]).all()
+    assert errors[2].max() < 1e-12
