@@ -39,6 +39,7 @@ foreach(header IN ITEMS
     ops/analysis/quality.h
     ops/exact/attention.h
     ops/favor/attention.h
+    ops/favor/merge.h
     ops/favor/state.h
     ops/favor/step.h
     ops/feature_map.h

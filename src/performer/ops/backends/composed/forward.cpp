@@ -50,7 +50,7 @@ Tensor divide_rows(const DenseCall& p, const RowSums& rows) {
   }
   const Tensor denominator = rows.sums.select(-1, -1);
   const Tensor zero = denominator.eq(0);
-  const Tensor out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
+  Tensor out = (numerator / denominator.unsqueeze(-1)).masked_fill(zero.unsqueeze(-1), 0);
   if (!has_log_features(p.args.map())) return out;
   // Exponential features never sum to 0: these left the range of the scales.
   const Tensor lost = zero.logical_and(rows.reached).unsqueeze(-1);
