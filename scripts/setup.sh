@@ -1,6 +1,8 @@
 #!/usr/bin/env bash
 # Installs what is missing: the system packages of packages.txt, then .venv with requirements.txt.
 # Does nothing, in a fraction of a second, when all is there.
+#
+# usage: setup.sh [tests]     tests: also what tests compare with (tests/requirements.txt)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -51,23 +53,29 @@ install_packages() {
   $install 2>/dev/null || { apt-get update && $install; }
 }
 
+# install_requirements FILE STAMP: unless the stamp says that this very list is installed.
+install_requirements() {
+  local file=$1 stamp=$2
+  cmp -s "$file" "$stamp" && return 0
+  echo "setup: installing the Python packages of $file into .venv"
+  .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r "$file"
+  cp "$file" "$stamp"
+}
+
 install_environment() {
   # A link is an environment shared with another checkout, which looks after it.
   [[ -L .venv && -x .venv/bin/python ]] && return 0
-  local stamp=.venv/requirements.installed
-  cmp -s requirements.txt "$stamp" && .venv/bin/python -c '' 2>/dev/null && return 0
   if ! .venv/bin/python -m pip --version >/dev/null 2>&1; then
     echo "setup: creating .venv"
     rm -rf .venv
     "$(find_python)" -m venv .venv
   fi
-  echo "setup: installing the Python packages of requirements.txt into .venv"
-  .venv/bin/python -m pip install --disable-pip-version-check --progress-bar off -r requirements.txt
+  install_requirements requirements.txt .venv/requirements.installed
+  [[ $1 != tests ]] || install_requirements tests/requirements.txt .venv/tests.installed
   local site
   site=$(.venv/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')
   echo "$PWD/python" >"$site/performer.pth"  # so that .venv imports the package of this tree
-  cp requirements.txt "$stamp"
 }
 
 install_packages
-install_environment
+install_environment "${1:-}"

@@ -36,7 +36,7 @@ hash_tree() {
   { echo "$scope" "$(nproc)"
     "${names[@]}" | sort -z | xargs -0 sha256sum
     "${names[@]}" | sort -z | xargs -0 stat -c '%a %n'
-    cat .venv/requirements.installed .venv/lib/python*/site-packages/torch/version.py
+    cat .venv/*.installed .venv/lib/python*/site-packages/torch/version.py
     env | grep -E '^(PERFORMER|OMP|GOMP|MKL|TORCH|CXX|CC|CUDA)' | sort
     for tool in c++ cmake clang-tidy clang-format nvcc python3; do $tool --version; done
     grep -m1 '^flags' /proc/cpuinfo
@@ -116,7 +116,7 @@ rm -rf "$reports.before"
 mkdir -p "$reports"
 
 tree=  # not known before the environment is
-need setup scripts/setup.sh
+need setup scripts/setup.sh tests
 tree=$(hash_tree)
 step lint scripts/lint.sh check
 if command -v nvcc >/dev/null; then
