@@ -14,8 +14,8 @@
 namespace performer::cli {
 namespace {
 
-constexpr std::array<std::string_view, 6> kPlanned = {"embed",     "score",   "inspect",
-                                                      "attention", "convert", "reproduce"};
+constexpr std::array<std::string_view, 5> kPlanned = {"score", "inspect", "attention", "convert",
+                                                      "reproduce"};
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;

@@ -60,6 +60,7 @@ ExitCode run(int argc, char** argv, CLI::App& app) {
   auto code = ExitCode::kOk;
   performer::cli::add_train(app, code);
   performer::cli::add_eval(app);
+  performer::cli::add_embed(app);
   performer::cli::add_generate(app);
   performer::cli::add_data(app);
   performer::cli::add_bench(app);

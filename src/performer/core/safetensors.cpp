@@ -93,8 +93,8 @@ void Reader::read(const TensorEntry& tensor, std::span<std::byte> out) const {
   file_.read(header_.data_begin + tensor.begin, out);
 }
 
-void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
-           const std::function<std::span<const std::byte>(std::size_t)>& bytes_of) {
+void write_pieces(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
+                  const std::function<void(std::size_t, const TakePiece&)>& pieces_of) {
   const auto order = file_order(specs);
   const std::string text = header_text(specs, metadata, order);
   std::array<std::byte, 8> length{};
@@ -104,13 +104,19 @@ void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata
   out.write(length);
   out.write(text);
   for (const std::size_t i : order) {
-    const auto bytes = bytes_of(i);
-    if (static_cast<std::int64_t>(bytes.size()) != num_bytes(specs[i])) {
+    const std::int64_t begin = out.bytes();
+    pieces_of(i, [&](std::span<const std::byte> piece) { out.write(piece); });
+    if (out.bytes() - begin != num_bytes(specs[i])) {
       fail(ExitCode::kFailure, "safetensors: tensor \"{}\" gave {} bytes for a shape of {}",
-           specs[i].name, bytes.size(), num_bytes(specs[i]));
+           specs[i].name, out.bytes() - begin, num_bytes(specs[i]));
     }
-    out.write(bytes);
   }
+}
+
+void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
+           const std::function<std::span<const std::byte>(std::size_t)>& bytes_of) {
+  write_pieces(out, specs, metadata,
+               [&](std::size_t i, const TakePiece& take) { take(bytes_of(i)); });
 }
 
 }  // namespace performer::safetensors

@@ -86,4 +86,10 @@ class Reader {
 void write(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
            const std::function<std::span<const std::byte>(std::size_t)>& bytes_of);
 
+/// The same for tensors that come in pieces: `pieces_of(i, take)` hands those of specs[i] to `take`,
+/// one after the other.
+using TakePiece = std::function<void(std::span<const std::byte>)>;
+void write_pieces(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,
+                  const std::function<void(std::size_t, const TakePiece&)>& pieces_of);
+
 }  // namespace performer::safetensors

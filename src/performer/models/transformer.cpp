@@ -55,15 +55,21 @@ Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
   return x;
 }
 
-Tensor TransformerImpl::run(const Tensor& tokens, Pass pass) {
+// The blocks' input, and the positions that their attention turns by.
+Tensor TransformerImpl::embed(const Tensor& tokens, Pass& pass) {
   const std::int64_t position = pass.decode == nullptr ? 0 : pass.decode->position;
   const Tensor index = pass.decode == nullptr ? Tensor() : pass.decode->index;
-  Tensor x = embedding_->forward(tokens, position, index);
+  const Tensor x = embedding_->forward(tokens, position, index);
   if (config_.positions == "rotary") {
     pass.turns = index.defined() ? rotary_.turns(index, x.options())
                                  : rotary_.turns(position, tokens.size(1), x.options());
   }
-  x = run_blocks(dropout(x, pass.dropout.child(kEmbeddingSite)), pass);
+  return dropout(x, pass.dropout.child(kEmbeddingSite));
+}
+
+Tensor TransformerImpl::run(const Tensor& tokens, Pass pass) {
+  const Tensor first = embed(tokens, pass);
+  const Tensor x = run_blocks(first, pass);
   return norm_.is_empty() ? x : norm_->forward(x);
 }
 
@@ -75,6 +81,19 @@ Tensor TransformerImpl::tower(const ModelInput& input, std::uint64_t number) {
 }
 
 Tensor TransformerImpl::hidden(const ModelInput& input) { return tower(input, 0); }
+
+Tensor TransformerImpl::hidden_after(const ModelInput& input, std::int64_t layers) {
+  TORCH_CHECK(layers >= 0 && layers <= config_.layers, "Transformer: hidden_after takes 0 to ",
+              config_.layers, " layers, got ", layers);
+  TORCH_CHECK(!config_.reversible || layers == config_.layers,
+              "Transformer: layers of a reversible model have two streams, and no hidden state");
+  Pass pass;
+  pass.key_mask = input.key_mask;
+  Tensor x = embed(input.tokens, pass);
+  if (config_.reversible) return run_blocks(x, pass);
+  for (std::int64_t i = 0; i < layers; ++i) x = block(i).forward(x, pass);
+  return x;
+}
 
 Tensor TransformerImpl::logits(const Tensor& hidden) {
   TORCH_CHECK(config_.head == "lm", "Transformer: logits need the head lm, this one is ",

@@ -36,7 +36,9 @@ class TransformerImpl : public torch::nn::Module {
   /// Initial weights are a function of (config, seed), the same bits on every machine.
   TransformerImpl(const ModelConfig& config, std::uint64_t seed);
 
-  Tensor hidden(const ModelInput& input);                  // [B, L, E]; dropout in train() only
+  Tensor hidden(const ModelInput& input);  // [B, L, E]; dropout in train() only
+  /// After `layers` blocks, without the last norm: 0 are the embeddings. In eval().
+  Tensor hidden_after(const ModelInput& input, std::int64_t layers);
   Tensor logits(const Tensor& hidden);                     // [..., E] -> [..., V]
   Tensor classify(const ModelInput& input);                // [B, classes]
   Tensor match(const ModelInput& a, const ModelInput& b);  // [B, classes], two towers
@@ -66,6 +68,7 @@ class TransformerImpl : public torch::nn::Module {
  private:
   Tensor tower(const ModelInput& input, std::uint64_t number);
   Tensor run(const Tensor& tokens, Pass pass);
+  Tensor embed(const Tensor& tokens, Pass& pass);
   Tensor run_blocks(Tensor x, const Pass& pass);
 
   ModelConfig config_;
