@@ -28,10 +28,16 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
 
 // BOS, or what the model begins with, and the prompt.
 std::vector<std::int64_t> prompt_of(const GenerateOptions& o, const infer::LoadedModel& loaded) {
-  std::vector<std::int64_t> prompt = {loaded.space.start};
-  if (o.prompt.empty()) return prompt;
-  const auto words = loaded.space.encode(o.prompt);
-  prompt.insert(prompt.end(), words.begin(), words.end());
+  std::vector<std::int64_t> prompt;
+  if (loaded.space.start >= 0) prompt.push_back(loaded.space.start);
+  if (!o.prompt.empty()) {
+    const auto words = loaded.space.encode(o.prompt);
+    prompt.insert(prompt.end(), words.begin(), words.end());
+  }
+  if (prompt.empty()) {
+    fail(ExitCode::kUsage, "{}: its sequences begin with no token of their own; give a --prompt",
+         o.model.path);
+  }
   return prompt;
 }
 

@@ -28,7 +28,7 @@ std::int64_t recall_length(const DataConfig& c) {
   return c.recall_form == "joint" ? symbols : 2 * symbols - 1;
 }
 
-void check(const DataConfig& c) {
+void check_values(const DataConfig& c) {
   auto copy = c;
   check_ranges(list_fields(copy), "data.");
   check_choices(list_fields(copy), "data.");
@@ -41,11 +41,17 @@ void check(const DataConfig& c) {
     if (c.objective != "causal") {
       fail(ExitCode::kUsage, "data.objective: recall is causal, got '{}'", c.objective);
     }
-  } else if (c.train.empty() && c.valid.empty() && c.test.empty() && c.ood.empty()) {
-    fail(ExitCode::kUsage, "data.train: no data; name a file, or choose data.task=recall");
   }
   if (c.join && c.task != "protein") {
     fail(ExitCode::kUsage, "data.join: only proteins can be joined, got data.task={}", c.task);
+  }
+}
+
+void check(const DataConfig& c) {
+  check_values(c);
+  const bool none = c.train.empty() && c.valid.empty() && c.test.empty() && c.ood.empty();
+  if (none && c.task != "recall") {
+    fail(ExitCode::kUsage, "data.train: no data; name a file, or choose data.task=recall");
   }
 }
 

@@ -88,8 +88,10 @@ void visit_fields(Config& c, Visitor&& field) {
   field("seed", c.seed, "Order of the rows, crops, masks and synthetic rows.");
 }
 
-/// Throws Error(kUsage) naming the key that is out of range.
+/// Throws Error(kUsage) naming the key that is out of range, or where no data are named.
 void check(const DataConfig& config);
+/// The same, where there may be no data.
+void check_values(const DataConfig& config);
 
 /// Tokens in a row of the recall task.
 std::int64_t recall_length(const DataConfig& config);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -39,6 +40,28 @@ std::vector<std::int64_t> encode_protein(std::string_view text) {
            shown(letter_at(text, i)), alphabet::kLetters);
     }
     tokens.push_back(meaning < alphabet::kSpecial ? meaning : alphabet::kX);
+  }
+  return tokens;
+}
+
+std::vector<std::int64_t> encode_ids(std::string_view text, std::int64_t vocabulary) {
+  constexpr std::string_view kBlanks = " \t\r\n";
+  std::vector<std::int64_t> tokens;
+  for (auto at = text.find_first_not_of(kBlanks); at != std::string_view::npos;
+       at = text.find_first_not_of(kBlanks, at)) {
+    const auto word = text.substr(at, text.find_first_of(kBlanks, at) - at);
+    std::int64_t token = -1;
+    const auto [rest, error] = std::from_chars(word.data(), word.data() + word.size(), token);
+    if (error != std::errc() || rest != word.data() + word.size() || token < 0 ||
+        token >= vocabulary) {
+      fail(ExitCode::kBadInput,
+           "tokens: must be numbers from 0 to {} with blanks between, got {}; this model came "
+           "without a tokenizer that the program knows",
+           vocabulary - 1, shown(std::string(word)));
+    }
+    tokens.push_back(token);
+    at += word.size();
+    if (at >= text.size()) break;
   }
   return tokens;
 }
@@ -90,9 +113,17 @@ TokenSpace byte_space() {
   return space;
 }
 
+TokenSpace id_space(std::int64_t vocabulary) {
+  TokenSpace space;
+  space.kind = "ids";
+  space.regular = space.vocabulary = vocabulary;
+  return space;
+}
+
 std::vector<std::int64_t> TokenSpace::encode(std::string_view text) const {
   if (kind == "protein") return encode_protein(text);
   if (kind == "sentencepiece") return pieces->encode(text);
+  if (kind == "ids") return encode_ids(text, vocabulary);
   if (kind != "bytes") fail(ExitCode::kUsage, "{} tokens have no written form", kind);
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
@@ -157,7 +188,8 @@ TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& values, std::stri
       fail(ExitCode::kCorrupt, "tokenizer.model: {} pieces, tokenizer.json says {}",
            s.pieces->vocabulary(), s.vocabulary);
     }
-  } else if (s.kind != "protein" && s.kind != "bytes" && s.kind != "pixels" && s.kind != "recall") {
+  } else if (s.kind != "protein" && s.kind != "bytes" && s.kind != "pixels" && s.kind != "recall" &&
+             s.kind != "ids") {
     fail(ExitCode::kCorrupt, "tokenizer.json: unknown kind '{}'", s.kind);
   }
   return s;

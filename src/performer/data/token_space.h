@@ -17,7 +17,7 @@ class SentencePiece;
 /// What the numbers of a model mean: stored with every checkpoint, so that evaluation and
 /// generation need nothing else.
 struct TokenSpace {
-  std::string kind = "protein";  // protein | bytes | sentencepiece | pixels | recall
+  std::string kind = "protein";  // protein | bytes | sentencepiece | pixels | recall | ids
   std::int64_t vocabulary = 0;
   std::int64_t pad = -1;  // -1: there is no such token
   std::int64_t bos = -1;
@@ -36,7 +36,7 @@ struct TokenSpace {
   /// written form.
   std::vector<std::int64_t> encode(std::string_view text) const;
 
-  /// Specials are left out. Pixels and recall: numbers with spaces between.
+  /// Specials are left out. Pixels, recall and ids: numbers with spaces between.
   std::string decode(std::span<const std::int64_t> tokens) const;
 
   /// Tokens without a written form: all specials but EOS, which ends a sequence.
@@ -58,5 +58,7 @@ TokenSpace make_token_space(const DataConfig& config);
 
 TokenSpace protein_space();
 TokenSpace byte_space();
+/// Tokens of a tokenizer that the program does not have: written as numbers with blanks between.
+TokenSpace id_space(std::int64_t vocabulary);
 
 }  // namespace performer::data

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "performer/core/error.h"
+
 namespace performer::infer {
 namespace {
 
@@ -31,6 +33,11 @@ Scored score_tokens(models::Transformer& model, const PlacedBatch& batch) {
 
 Scored score(models::Transformer& model, const PlacedBatch& batch) {
   const auto& head = model->config().head;
+  if (head == "none") {
+    fail(ExitCode::kUsage,
+         "model.head: none gives hidden states, which have no loss; take a model with an output "
+         "layer");
+  }
   if (head == "lm") return score_tokens(model, batch);
   const models::ModelInput first{batch.tokens, batch.key_mask};
   const auto logits = head == "match" ? model->match(first, {batch.tokens_b, batch.key_mask_b})
