@@ -52,7 +52,7 @@ def test_an_older_run_goes_on_as_by_its_own_program(older: Path, run: Path) -> N
     saved = json.loads((checkpoint(run) / "trainer.json").read_text())
     assert saved["data"]["train"]["samples"] == 12
     manifest = json.loads((checkpoint(run) / "manifest.json").read_text())
-    assert manifest["version"] == 3
+    assert manifest["version"] == 4
     assert rounding_of(run) == "none"
     config = json.loads((checkpoint(run) / "config.json").read_text())
     assert config["model"]["attention"]["near"] == 0

@@ -291,7 +291,7 @@ TEST(ManifestTest, RefusesHostileNamesAndOtherVersions) {
       return where.replace(where.find(from), from.size(), to);
     };
     // The seal is the hash of the compact body.
-    const std::string compact = R"({"format":"performer-checkpoint","version":3,"step":3,"files":[)"
+    const std::string compact = R"({"format":"performer-checkpoint","version":4,"step":3,"files":[)"
                                 R"({"name":"a","bytes":1,"sha256":"00"}]})";
     std::string other = with(text);
     const std::string hash = sha256_of(compact);

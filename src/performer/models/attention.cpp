@@ -9,29 +9,31 @@ namespace performer::models {
 using Uses = AttentionCore::Uses;
 
 AttentionImpl::AttentionImpl(const ModelConfig& config, std::int64_t layer)
-    : layer_(layer), heads_(config.heads), head_dim_(config.head_dim()) {
+    : layer_(layer),
+      heads_(config.heads),
+      key_heads_(config.key_heads()),
+      head_dim_(config.head_dim()) {
   core_ = make_attention_core(config, layer);
-  const std::int64_t parts = core_->uses() == Uses::kSharedQueriesKeysValues ? 2 : 3;
-  qkv_ = register_module("qkv", Linear(config.dim, parts * config.dim));
+  const std::int64_t inner = heads_ * head_dim_;
+  const std::int64_t key_parts = core_->uses() == Uses::kSharedQueriesKeysValues ? 1 : 2;
+  const std::int64_t rows = inner + key_parts * key_heads_ * head_dim_;
+  qkv_ = register_module("qkv", Linear(config.dim, rows, config.qkv_bias));
   register_module("core", core_);
-  output_ = register_module("output", Linear(config.dim, config.dim));
+  output_ = register_module("output", Linear(inner, config.dim, config.attention_output_bias));
 }
 
 // The heads are views of the one product (of its rotated copy, where positions are rotary).
 Heads AttentionImpl::split(const Tensor& x, const Pass& pass) const {
-  const std::int64_t parts = qkv_->weight.size(0) / (heads_ * head_dim_);
-  const Tensor qkv = qkv_->forward(x).view({x.size(0), x.size(1), parts, heads_, head_dim_});
-  const auto heads_first = [](const Tensor& t) { return t.transpose(1, 2); };
-  if (core_->uses() == Uses::kValues) return {{}, {}, heads_first(qkv.select(2, parts - 1))};
-  Tensor q, k, v;
-  if (pass.turns.defined()) {
-    const Tensor turned = rotate(qkv.narrow(2, 0, parts - 1), pass.turns);
-    q = turned.select(2, 0), k = turned.select(2, parts - 2), v = qkv.select(2, parts - 1);
-  } else {
-    const auto views = qkv.unbind(2);
-    q = views.front(), k = views[views.size() - 2], v = views.back();
-  }
-  return {heads_first(q), heads_first(k), heads_first(v)};
+  const std::int64_t total = qkv_->weight.size(0) / head_dim_;
+  const Tensor qkv = qkv_->forward(x).view({x.size(0), x.size(1), total, head_dim_});
+  const auto take = [](const Tensor& from, std::int64_t first, std::int64_t count) {
+    return from.narrow(2, first, count).transpose(1, 2);  // heads first
+  };
+  const Tensor v = take(qkv, total - key_heads_, key_heads_);
+  if (core_->uses() == Uses::kValues) return {{}, {}, v};
+  const std::int64_t turning = total - key_heads_;  // queries and keys
+  const Tensor qk = pass.turns.defined() ? rotate(qkv.narrow(2, 0, turning), pass.turns) : qkv;
+  return {take(qk, 0, heads_), take(qk, turning - key_heads_, key_heads_), v};
 }
 
 Tensor AttentionImpl::forward(const Tensor& x, const Pass& pass) {
@@ -41,7 +43,7 @@ Tensor AttentionImpl::forward(const Tensor& x, const Pass& pass) {
           ? core_->forward(heads, pass.key_mask)
           : core_->decode(heads, pass.decode->layers.at(static_cast<std::size_t>(layer_)),
                           pass.decode->position);
-  return output_->forward(mixed.transpose(1, 2).flatten(2));  // [B, L, H, D] -> [B, L, E]
+  return output_->forward(mixed.transpose(1, 2).flatten(2));  // [B, L, H D] -> [B, L, E]
 }
 
 }  // namespace performer::models

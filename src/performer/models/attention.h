@@ -16,8 +16,9 @@ namespace performer::models {
 
 /// Multi-head self-attention of any kind: one GEMM to queries, keys and values, rotary positions,
 /// the kind's core on views of its result, one GEMM back.
-/// Parameters: qkv.{weight [3E, E], bias} (rows: queries, keys, values, each head after head; kinds
-/// that share queries and keys have [2E, E]), output.{weight [E, E], bias}, core.* of the kind.
+/// Parameters: qkv.{weight [(H + 2 Hkv) D, E], bias} (rows: queries, keys, values, each head after
+/// head; kinds that share queries and keys have no rows of keys), output.{weight [E, H D], bias},
+/// core.* of the kind.
 class AttentionImpl : public torch::nn::Module {
  public:
   AttentionImpl(const ModelConfig& config, std::int64_t layer);
@@ -27,7 +28,7 @@ class AttentionImpl : public torch::nn::Module {
  private:
   Heads split(const Tensor& x, const Pass& pass) const;
 
-  std::int64_t layer_, heads_, head_dim_;
+  std::int64_t layer_, heads_, key_heads_, head_dim_;
   std::shared_ptr<AttentionCore> core_;
   Linear qkv_{nullptr}, output_{nullptr};
 };

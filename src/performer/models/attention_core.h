@@ -16,7 +16,7 @@ using at::Tensor;
 /// The heads of a layer, possibly strided views of one tensor. Kinds that share queries and keys
 /// get k == q; kinds that use values alone get v alone.
 struct Heads {
-  Tensor q, k, v;  // [B, H, L, D]
+  Tensor q, k, v;  // [B, H, L, D]; k and v may have fewer heads: [B, Hkv, L, D]
 };
 
 /// How a layer's tokens mix: the part of attention between the projections, one class per kind.

@@ -9,9 +9,9 @@ enum Site : std::uint8_t { kAttention, kFeedForward };
 
 BlockImpl::BlockImpl(const ModelConfig& config, std::int64_t layer)
     : layer_(static_cast<std::uint64_t>(layer)), pre_norm_(config.norm_position == "pre") {
-  attention_norm_ = register_module("attention_norm", Norm(config.norm, config.dim));
+  attention_norm_ = register_module("attention_norm", Norm(config));
   attention_ = register_module("attention", Attention(config, layer));
-  feed_forward_norm_ = register_module("feed_forward_norm", Norm(config.norm, config.dim));
+  feed_forward_norm_ = register_module("feed_forward_norm", Norm(config));
   feed_forward_ = register_module("feed_forward", FeedForward(config));
 }
 

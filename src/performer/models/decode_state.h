@@ -14,7 +14,7 @@ struct LayerState {
   FavorState favor;       // steps of one token write over it
   bool compared = false;  // `favor` is known to be of
   Tensor projection;      // this projection (undefined: of none)
-  Tensor keys, values;    // [B, H, capacity, D], the first DecodeState::position of them written
+  Tensor keys, values;    // [B, Hkv, capacity, D], the first DecodeState::position of them written
   Tensor sum;             // [B, H, 1, D] float32: of the values
 
   std::int64_t nbytes() const;

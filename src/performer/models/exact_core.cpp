@@ -30,7 +30,8 @@ void append(Tensor& cache, const Tensor& rows, std::int64_t position) {
 
 }  // namespace
 
-ExactCore::ExactCore(const ModelConfig& config) : causal_(config.causal) {
+ExactCore::ExactCore(const ModelConfig& config)
+    : causal_(config.causal), grouped_(config.key_heads() != config.heads) {
   if (config.attention.scale > 0) scale_ = config.attention.scale;
 }
 
@@ -45,7 +46,8 @@ Tensor ExactCore::forward(const Heads& heads, const Tensor& key_mask) {
   }
   std::optional<Tensor> mask;
   if (key_mask.defined()) mask = key_mask.unsqueeze(1).unsqueeze(1);  // [B, 1, 1, L]
-  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask, 0.0, causal_, scale_);
+  return at::scaled_dot_product_attention(heads.q, heads.k, heads.v, mask, 0.0, causal_, scale_,
+                                          grouped_);
 }
 
 Tensor ExactCore::decode(const Heads& heads, LayerState& state, std::int64_t position) {
@@ -56,7 +58,7 @@ Tensor ExactCore::decode(const Heads& heads, LayerState& state, std::int64_t pos
   if (length > 1 && position > 0) mask = causal_mask(position, length, heads.q.device());
   return at::scaled_dot_product_attention(heads.q, state.keys.narrow(2, 0, seen),
                                           state.values.narrow(2, 0, seen), mask, 0.0,
-                                          length > 1 && position == 0, scale_);
+                                          length > 1 && position == 0, scale_, grouped_);
 }
 
 }  // namespace performer::models

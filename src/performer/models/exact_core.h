@@ -14,7 +14,7 @@ class ExactCore : public AttentionCore {
   Tensor decode(const Heads& heads, LayerState& state, std::int64_t position) override;
 
  private:
-  bool causal_;
+  bool causal_, grouped_;
   std::optional<double> scale_;
 };
 

@@ -10,7 +10,10 @@ namespace performer::models {
 static_assert(kMostNear == kMaxNear);  // of recipes, which know no operators
 
 FavorCore::FavorCore(const ModelConfig& config, std::int64_t layer)
-    : config_(config.attention), layer_(layer), heads_(config.heads), head_dim_(config.head_dim()) {
+    : config_(config.attention),
+      layer_(layer),
+      key_heads_(config.key_heads()),
+      head_dim_(config.head_dim()) {
   options_.feature_map = parse_feature_map(config_.kernel);
   options_.causality = config.causal ? Causality::kCausal : Causality::kBidirectional;
   options_.renormalize = config_.renormalize ? Renormalize::kYes : Renormalize::kNo;
@@ -27,7 +30,7 @@ void FavorCore::redraw(std::int64_t draw) {
   options.kind = parse_projection_kind(config_.projection);
   options.norm = parse_projection_norm(config_.projection_norm);
   options.rounding = parse_projection_rounding(config_.rounding);
-  if (config_.per_head) options.heads = heads_;
+  if (config_.per_head) options.heads = key_heads_;
   options.seed = config_.seed;
   options.layer = layer_;
   options.draw = draw;

@@ -17,14 +17,14 @@ class FavorCore : public AttentionCore {
   void redraw(std::int64_t draw) override;
   bool recordable() const override { return true; }
 
-  /// [H, M, D] or [M, D] float32; undefined, or with a near field [0, D], without features.
+  /// [Hkv, M, D] or [M, D] float32; undefined, or with a near field [0, D], without features.
   const Tensor& projection() const { return projection_; }
 
  private:
   const Tensor& projection_on(at::Device device);
 
   AttentionConfig config_;
-  std::int64_t layer_, heads_, head_dim_;
+  std::int64_t layer_, key_heads_, head_dim_;
   FavorOptions options_;
   Tensor projection_;
 };

@@ -4,9 +4,10 @@
 
 namespace performer::models {
 
-LinearImpl::LinearImpl(std::int64_t in, std::int64_t out)
-    : weight(register_parameter("weight", at::zeros({out, in}))),
-      bias(register_parameter("bias", at::zeros({out}))) {}
+LinearImpl::LinearImpl(std::int64_t in, std::int64_t out, bool bias)
+    : weight(register_parameter("weight", at::zeros({out, in}))) {
+  if (bias) this->bias = register_parameter("bias", at::zeros({out}));
+}
 
 Tensor LinearImpl::forward(const Tensor& x) const {
   // Of two dimensions: at::linear then takes strided rows and adds the bias inside the GEMM.

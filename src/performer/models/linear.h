@@ -14,11 +14,11 @@ using at::Tensor;
 /// One GEMM with the bias in it. Parameters are made empty; see initialize.h.
 class LinearImpl : public torch::nn::Module {
  public:
-  LinearImpl(std::int64_t in, std::int64_t out);
+  LinearImpl(std::int64_t in, std::int64_t out, bool bias = true);
   Tensor forward(const Tensor& x) const;
 
   Tensor weight;  // [out, in]
-  Tensor bias;    // [out]
+  Tensor bias;    // [out]; undefined: none
 };
 TORCH_MODULE(Linear);
 

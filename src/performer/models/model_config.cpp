@@ -39,7 +39,7 @@ bool uses(const ModelConfig& c, std::string_view kind) {
 // The operator's own limits, met before anything is made.
 void check_projection_sizes(const ModelConfig& c) {
   ProjectionOptions options;
-  if (c.attention.per_head) options.heads = c.heads;
+  if (c.attention.per_head) options.heads = c.key_heads();
   options.layer = c.layers - 1;
   try {
     check_projection("model.attention, where dim = model.dim / model.heads", c.attention.features,
@@ -117,6 +117,17 @@ void check_lsh(const ModelConfig& c) {
   }
 }
 
+void check_key_heads(const ModelConfig& c) {
+  if (c.key_heads() == c.heads) return;
+  for (const char* kind : {"linformer", "lsh", "identity", "mean"}) {
+    if (!uses(c, kind)) continue;
+    fail(ExitCode::kUsage,
+         "model.kv_heads: attention of kind {} has as many keys as queries; set 0, or a kind of "
+         "favor, exact or linear, got {}",
+         kind, c.kv_heads);
+  }
+}
+
 void check_attention(const ModelConfig& c) {
   const AttentionConfig& a = c.attention;
   one_of("attention.kind", a.kind, attention_kinds());
@@ -132,17 +143,21 @@ void check_attention(const ModelConfig& c) {
   if (uses(c, "favor")) check_favor(c);
   if (uses(c, "linformer")) check_linformer(c);
   if (uses(c, "lsh")) check_lsh(c);
+  check_key_heads(c);
 }
 
 void check_sizes(const ModelConfig& c) {
   at_least("vocabulary", c.vocabulary, 1);
-  if (c.dim % c.heads != 0) {
+  if (c.head_width == 0 && c.dim % c.heads != 0) {
     fail(ExitCode::kUsage, "model.heads: must divide model.dim ({}), got {}", c.dim, c.heads);
   }
+  if (c.heads % c.key_heads() != 0) {
+    fail(ExitCode::kUsage, "model.kv_heads: must divide model.heads ({}), got {}", c.heads,
+         c.kv_heads);
+  }
   if (c.positions == "rotary" && c.head_dim() % 2 != 0) {
-    fail(ExitCode::kUsage,
-         "model.positions: rotary needs an even head width, model.dim / model.heads is {}",
-         c.head_dim());
+    fail(ExitCode::kUsage, "model.positions: rotary needs an even head width, {} is {}",
+         c.head_width > 0 ? "model.head_width" : "model.dim / model.heads", c.head_dim());
   }
   if (c.positions == "sinusoidal" && c.dim % 2 != 0) {
     fail(ExitCode::kUsage, "model.positions: sinusoidal needs an even model.dim, got {}", c.dim);
@@ -150,15 +165,51 @@ void check_sizes(const ModelConfig& c) {
   if (!(c.dropout >= 0 && c.dropout < 1)) {
     fail(ExitCode::kUsage, "model.dropout: must be in [0, 1), got {}", c.dropout);
   }
-  if (c.head != "lm") at_least("classes", c.classes, 2);
+  if (c.head == "classify" || c.head == "match") at_least("classes", c.classes, 2);
+}
+
+void check_numbers(const ModelConfig& c) {
+  if (!(c.norm_eps > 0 && c.norm_eps < 1)) {
+    fail(ExitCode::kUsage, "model.norm_eps: must be above 0 and below 1, got {}", c.norm_eps);
+  }
+  if (!(c.rotary_base >= 1 && c.rotary_base <= 1e12)) {
+    fail(ExitCode::kUsage, "model.rotary_base: must be from 1 to 1e12, got {}", c.rotary_base);
+  }
+}
+
+// Which tokens were masked is a matter of the whole sequence.
+void check_token_dropout(const ModelConfig& c) {
+  if (c.token_dropout < 0) return;
+  if (c.token_dropout >= c.vocabulary) {
+    fail(ExitCode::kUsage, "model.token_dropout: must be below model.vocabulary ({}), got {}",
+         c.vocabulary, c.token_dropout);
+  }
+  if (c.causal) {
+    fail(ExitCode::kUsage, "model.token_dropout: needs model.causal = false, got {}",
+         c.token_dropout);
+  }
+}
+
+void check_head(const ModelConfig& c) {
+  const auto refuse = [&](const char* key) {
+    fail(ExitCode::kUsage, "model.{}: is a part of the head lm, this one is {}", key, c.head);
+  };
+  if (c.head != "lm" && c.head_transform) refuse("head_transform");
+  if (c.head != "lm" && c.logits_bias) refuse("logits_bias");
+  if (c.head_transform && c.activation == "swiglu") {
+    fail(ExitCode::kUsage,
+         "model.head_transform: needs an activation of one branch, got model.activation = "
+         "\"swiglu\"");
+  }
 }
 
 void check_form(const ModelConfig& c) {
   one_of("norm", c.norm, {"layer", "rms"});
   one_of("norm_position", c.norm_position, {"pre", "post"});
-  one_of("activation", c.activation, {"relu", "gelu", "swiglu"});
+  one_of("activation", c.activation, {"relu", "gelu", "gelu_tanh", "swiglu"});
   one_of("positions", c.positions, {"learned", "sinusoidal", "rotary", "none"});
-  one_of("head", c.head, {"lm", "classify", "match"});
+  one_of("rotary_frequencies", c.rotary_frequencies, {"base", "stored"});
+  one_of("head", c.head, {"lm", "classify", "match", "none"});
   if (!c.reversible) return;
   if (c.norm_position != "pre") {
     fail(ExitCode::kUsage, "model.reversible: needs model.norm_position = \"pre\", got \"{}\"",
@@ -193,6 +244,9 @@ void check(const ModelConfig& config) {
   check_ranges(list_fields(copy), "model.");
   check_form(config);
   check_sizes(config);
+  check_numbers(config);
+  check_token_dropout(config);
+  check_head(config);
   check_attention(config);
   check_total(config);
 }

@@ -98,12 +98,25 @@ struct ModelConfig {
   std::int64_t dim = 512;
   std::int64_t heads = 8;
   std::int64_t ff_dim = 2048;
+  std::int64_t kv_heads = 0;
+  std::int64_t head_width = 0;
   bool causal = true;
   std::string norm = "layer";
   std::string norm_position = "pre";
+  double norm_eps = 1e-5;
+  bool embedding_norm = false;
   std::string activation = "gelu";
+  bool qkv_bias = true;
+  bool attention_output_bias = true;
+  bool ff_bias = true;
   std::string positions = "learned";
+  double rotary_base = 10000;
+  std::string rotary_frequencies = "base";
+  std::int64_t token_types = 0;
+  std::int64_t token_dropout = -1;
   bool tied = true;
+  bool head_transform = false;
+  bool logits_bias = false;
   double dropout = 0.1;
   bool checkpointing = false;
   bool reversible = false;
@@ -112,7 +125,8 @@ struct ModelConfig {
   AttentionConfig attention;
   std::vector<std::string> layer_kinds;
 
-  std::int64_t head_dim() const { return dim / heads; }
+  std::int64_t head_dim() const { return head_width > 0 ? head_width : dim / heads; }
+  std::int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   /// The kind of attention of a layer.
   const std::string& kind_of(std::int64_t layer) const;
 };
@@ -127,23 +141,50 @@ void visit_fields(Config& c, Visitor&& field) {
         Aliases{"num_layers", "n_layers", "depth"});
   field("dim", c.dim, "Width of the residual stream.", Range{1, kMaxWidth},
         Aliases{"width", "d_model", "hidden_size"});
-  field("heads", c.heads, "Attention heads; must divide dim.", Range{1, kMaxWidth},
-        Aliases{"num_heads", "n_heads"});
+  field("heads", c.heads, "Attention heads; must divide dim unless head_width is given.",
+        Range{1, kMaxWidth}, Aliases{"num_heads", "n_heads"});
   field("ff_dim", c.ff_dim, "Width of the feed-forward layers.", Range{1, kMaxWidth},
         Aliases{"d_ff", "ffn_dim"});
+  field("kv_heads", c.kv_heads,
+        "Heads of keys and values, each of which serves heads / kv_heads queries; 0: one per head.",
+        Range{0, kMaxWidth}, Aliases{"num_key_value_heads"});
+  field("head_width", c.head_width, "Width of a head; 0: dim / heads.", Range{0, kMaxWidth},
+        Aliases{"head_dim"});
   field("causal", c.causal, "Tokens see only what is before them.");
   field("norm", c.norm, "Normalisation.", {"layer", "rms"});
   field("norm_position", c.norm_position, "Before each branch or after each sum.", {"pre", "post"});
-  field("activation", c.activation, "Of the feed-forward layers.", {"relu", "gelu", "swiglu"});
+  field("norm_eps", c.norm_eps, "Added to the variance that a norm divides by.");
+  field("embedding_norm", c.embedding_norm, "One more norm, after the embedding.");
+  field("activation", c.activation, "Of the feed-forward layers (gelu: by erf).",
+        {"relu", "gelu", "gelu_tanh", "swiglu"},
+        Hints{{"gelu_new", "gelu_tanh"}, {"silu", "swiglu"}});
+  field("qkv_bias", c.qkv_bias, "Queries, keys and values have biases.");
+  field("attention_output_bias", c.attention_output_bias, "The output of attention has a bias.");
+  field("ff_bias", c.ff_bias, "The feed-forward layers have biases.");
   field("positions", c.positions, "How tokens know their place.",
         {"learned", "sinusoidal", "rotary", "none"},
         Hints{{"rope", "rotary"}, {"sine", "sinusoidal"}, {"learnt", "learned"}});
+  field("rotary_base", c.rotary_base, "rotary: pair i turns by base^(-2i / head width) a token.",
+        Aliases{"rope_theta"});
+  field("rotary_frequencies", c.rotary_frequencies,
+        "rotary: computed from the base, or kept beside the weights.", {"base", "stored"});
+  field("token_types", c.token_types,
+        "Rows of a table of segments, the first of which is added to every token; 0: none.",
+        Range{0, kMaxWidth});
+  field("token_dropout", c.token_dropout,
+        "Token whose embeddings become 0, the others being scaled to make up for it, as in ESM-2 "
+        "for <mask>; -1: none.",
+        Range{-1, kMaxVocabulary});
   field("tied", c.tied, "The output layer is the embedding.");
+  field("head_transform", c.head_transform,
+        "lm: a linear layer, the activation and a norm before the output layer.");
+  field("logits_bias", c.logits_bias, "lm: the output layer has a bias.");
   field("dropout", c.dropout, "Probability of dropping an activation.");
   field("checkpointing", c.checkpointing, "Recompute blocks in the backward pass: less memory.");
   field("reversible", c.reversible,
         "Two streams whose inputs are recomputed: memory independent of depth.");
-  field("head", c.head, "What the model answers.", {"lm", "classify", "match"});
+  field("head", c.head, "What the model answers (none: hidden states, of converted models).",
+        {"lm", "classify", "match", "none"});
   field("classes", c.classes, "Of classify and match; 0: what the data has.",
         Range{0, kMaxVocabulary}, Aliases{"num_classes"});
   field("layer_kinds", c.layer_kinds, "Attention kind of each layer; empty: attention.kind.");

@@ -10,17 +10,23 @@
 namespace performer::models {
 namespace {
 
-Size linear(Size in, Size out) { return in * out + out; }
+Size linear(Size in, Size out, bool bias = true) { return in * out + (bias ? out : Size(0)); }
+
+// Width of all heads together.
+Size inner_width(const ModelConfig& c) { return Size(c.heads) * c.head_dim(); }
+Size key_width(const ModelConfig& c) { return Size(c.key_heads()) * c.head_dim(); }
 
 bool shares_queries(const std::string& kind) { return kind == "lsh"; }
 
 Size norm_parameters(const ModelConfig& c) { return Size(c.norm == "layer" ? 2 : 1) * c.dim; }
 
 Size layer_parameters(const ModelConfig& c, const std::string& kind) {
-  const Size parts = shares_queries(kind) ? 2 : 3;
   const Size inner = Size(c.activation == "swiglu" ? 2 : 1) * c.ff_dim;
-  Size total = linear(c.dim, parts * c.dim) + linear(c.dim, c.dim);
-  total += linear(c.dim, inner) + linear(c.ff_dim, c.dim) + 2 * norm_parameters(c);
+  const Size qkv = inner_width(c) + Size(shares_queries(kind) ? 1 : 2) * key_width(c);
+  Size total = linear(c.dim, qkv, c.qkv_bias);
+  total += linear(inner_width(c), c.dim, c.attention_output_bias);
+  total += linear(c.dim, inner, c.ff_bias) + linear(c.ff_dim, c.dim, c.ff_bias);
+  total += 2 * norm_parameters(c);
   if (kind == "linformer" && c.attention.linformer_projection == "learned") {
     total += 2 * Size(c.attention.linformer_k) * c.max_length;
   }
@@ -28,7 +34,13 @@ Size layer_parameters(const ModelConfig& c, const std::string& kind) {
 }
 
 Size head_parameters(const ModelConfig& c) {
-  if (c.head == "lm") return c.tied ? 0 : Size(c.vocabulary) * c.dim;
+  if (c.head == "none") return 0;
+  if (c.head == "lm") {
+    Size total = c.tied ? Size(0) : Size(c.vocabulary) * c.dim;
+    if (c.head_transform) total += linear(c.dim, c.dim) + norm_parameters(c);
+    if (c.logits_bias) total += c.vocabulary;
+    return total;
+  }
   if (c.head == "classify") return linear(c.dim, c.ff_dim) + linear(c.ff_dim, c.classes);
   const std::int64_t half = std::max<std::int64_t>(c.ff_dim / 2, 1);
   return linear(4 * Size(c.dim), c.ff_dim) + linear(c.ff_dim, half) + linear(half, c.classes);
@@ -52,7 +64,7 @@ bool has_projection(const ModelConfig& c, const std::string& kind) {
 
 // Multiply-adds per token of one layer's mixing, all heads.
 double mixing(const ModelConfig& c, const std::string& kind, double length) {
-  const auto dim = static_cast<double>(c.dim);
+  const auto dim = static_cast<double>(inner_width(c).value());
   if (kind == "favor" || kind == "linear") {
     const auto features = static_cast<double>(num_features(c, kind));
     const double project = has_projection(c, kind)
@@ -73,17 +85,19 @@ double mixing(const ModelConfig& c, const std::string& kind, double length) {
 
 double layer_flops(const ModelConfig& c, const std::string& kind, double length) {
   const auto dim = static_cast<double>(c.dim), ff = static_cast<double>(c.ff_dim);
-  const double projections = (shares_queries(kind) ? 3 : 4) * dim * dim;
+  const auto inner = static_cast<double>(inner_width(c).value());
+  const auto keys = static_cast<double>(key_width(c).value());
+  const double projections = dim * (2 * inner + (shares_queries(kind) ? 1 : 2) * keys);
   const double feed = (c.activation == "swiglu" ? 3 : 2) * dim * ff;
   return 2 * (projections + feed + mixing(c, kind, length));
 }
 
 // Elements per token that one layer keeps: the inputs of its GEMMs, norms and attention.
 Size kept_elements(const ModelConfig& c) {
-  const Size kept = c.activation == "relu" ? 1 : c.activation == "gelu" ? 2 : 4;
+  const Size kept = c.activation == "relu" ? 1 : c.activation == "swiglu" ? 4 : 2;
   const Size dropped = c.dropout > 0 ? c.dim : 0;  // two masks of a byte or more in all
-  // Two sums, two norms, q, k, v, mixed.
-  return 8 * Size(c.dim) + kept * c.ff_dim + dropped;
+  // Two sums, two norms; q, mixed; k, v.
+  return 4 * Size(c.dim) + 2 * inner_width(c) + 2 * key_width(c) + kept * c.ff_dim + dropped;
 }
 
 Size activation_elements(const ModelConfig& c) {
@@ -96,12 +110,12 @@ Size activation_elements(const ModelConfig& c) {
 Size layer_state_bytes(const ModelConfig& c, const std::string& kind, const CostShape& s) {
   if (kind == "favor" || kind == "linear") {
     const Size near = near_block(c, kind);
-    const Size sums = Size(c.heads) * num_features(c, kind) * (c.head_dim() + 2) * 4;
-    const Size kept = Size(c.heads) * 2 * near * (2 * Size(c.head_dim()) + 1) * 4;
+    const Size sums = Size(c.key_heads()) * num_features(c, kind) * (c.head_dim() + 2) * 4;
+    const Size kept = Size(c.key_heads()) * 2 * near * (2 * Size(c.head_dim()) + 1) * 4;
     return Size(s.batch) * (sums + kept + (near.value() > 0 ? 8 : 0)) + 8;
   }
-  if (kind == "exact") return 2 * Size(s.batch) * s.length * c.dim * s.bytes_per_element;
-  return kind == "mean" ? Size(s.batch) * c.dim * 4 : 0;
+  if (kind == "exact") return 2 * Size(s.batch) * s.length * key_width(c) * s.bytes_per_element;
+  return kind == "mean" ? Size(s.batch) * inner_width(c) * 4 : 0;
 }
 
 }  // namespace
@@ -111,6 +125,8 @@ ModelCost estimate(const ModelConfig& c, const CostShape& shape) {
   const auto length = static_cast<double>(shape.length);
   Size parameters = Size(c.vocabulary) * c.dim + head_parameters(c), states;
   if (c.positions == "learned") parameters += Size(c.max_length) * c.dim;
+  parameters += Size(c.token_types) * c.dim;
+  if (c.embedding_norm) parameters += norm_parameters(c);
   if (c.norm_position == "pre") parameters += norm_parameters(c);
   for (std::int64_t layer = 0; layer < c.layers; ++layer) {
     const std::string& kind = c.kind_of(layer);

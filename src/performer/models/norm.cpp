@@ -3,18 +3,15 @@
 #include <ATen/ATen.h>
 
 namespace performer::models {
-namespace {
-constexpr double kEps = 1e-5;
-}  // namespace
 
-NormImpl::NormImpl(const std::string& kind, std::int64_t dim)
-    : weight_(register_parameter("weight", at::ones({dim}))) {
-  if (kind == "layer") bias_ = register_parameter("bias", at::zeros({dim}));
+NormImpl::NormImpl(const ModelConfig& config)
+    : eps_(config.norm_eps), weight_(register_parameter("weight", at::ones({config.dim}))) {
+  if (config.norm == "layer") bias_ = register_parameter("bias", at::zeros({config.dim}));
 }
 
 Tensor NormImpl::forward(const Tensor& x) const {
-  return bias_.defined() ? at::layer_norm(x, weight_.sizes(), weight_, bias_, kEps)
-                         : at::rms_norm(x, weight_.sizes(), weight_, kEps);
+  return bias_.defined() ? at::layer_norm(x, weight_.sizes(), weight_, bias_, eps_)
+                         : at::rms_norm(x, weight_.sizes(), weight_, eps_);
 }
 
 }  // namespace performer::models

@@ -4,8 +4,7 @@
 #include <torch/nn/module.h>
 #include <torch/nn/pimpl.h>
 
-#include <cstdint>
-#include <string>
+#include "performer/models/model_config.h"
 
 namespace performer::models {
 
@@ -14,10 +13,11 @@ using at::Tensor;
 /// LayerNorm ("layer": weight and bias) or RMSNorm ("rms": weight) over the last dimension.
 class NormImpl : public torch::nn::Module {
  public:
-  NormImpl(const std::string& kind, std::int64_t dim);
+  explicit NormImpl(const ModelConfig& config);
   Tensor forward(const Tensor& x) const;  // [..., E] -> [..., E]
 
  private:
+  double eps_;
   Tensor weight_, bias_;  // [E]; bias undefined for RMSNorm
 };
 TORCH_MODULE(Norm);

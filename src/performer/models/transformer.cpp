@@ -29,7 +29,7 @@ const ModelConfig& checked(const ModelConfig& config) {
 }  // namespace
 
 TransformerImpl::TransformerImpl(const ModelConfig& config, std::uint64_t seed)
-    : config_(checked(config)), rotary_(config.head_dim()) {
+    : config_(checked(config)), rotary_(config.head_dim(), config.rotary_base) {
   embedding_ = register_module("embedding", Embedding(config));
   auto layers = register_module("layers", std::make_shared<LayersImpl>());
   blocks_.reserve(static_cast<std::size_t>(config.layers));
@@ -37,14 +37,22 @@ TransformerImpl::TransformerImpl(const ModelConfig& config, std::uint64_t seed)
     blocks_.emplace_back(config, i);
     layers->add(blocks_.back());
   }
-  if (config.norm_position == "pre") norm_ = register_module("norm", Norm(config.norm, config.dim));
-  if (config.head != "lm") {
+  if (config.norm_position == "pre") norm_ = register_module("norm", Norm(config));
+  if (config.head == "lm") {
+    output_ = register_module("output", LmHead(config));
+  } else if (config.head != "none") {
     head_ = register_module("head", make_class_head(config));
-  } else if (!config.tied) {
-    auto output = register_module("output", std::make_shared<torch::nn::Module>("Output"));
-    output_ = output->register_parameter("weight", at::zeros({config.vocabulary, config.dim}));
   }
+  if (config.positions == "rotary" && config.rotary_frequencies == "stored") store_frequencies();
   initialize(*this, config, seed);
+}
+
+// A buffer: no optimizer moves it, and it stays float32 where the parameters become narrower.
+void TransformerImpl::store_frequencies() {
+  const Tensor even = at::arange(0, config_.head_dim(), 2, at::kDouble);
+  const Tensor computed = at::pow(config_.rotary_base, even.div(-config_.head_dim()));
+  auto holder = register_module("rotary", std::make_shared<torch::nn::Module>("Rotary"));
+  rotary_ = RotaryTables(holder->register_buffer("frequencies", computed.to(at::kFloat)));
 }
 
 Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
@@ -59,7 +67,7 @@ Tensor TransformerImpl::run_blocks(Tensor x, const Pass& pass) {
 Tensor TransformerImpl::embed(const Tensor& tokens, Pass& pass) {
   const std::int64_t position = pass.decode == nullptr ? 0 : pass.decode->position;
   const Tensor index = pass.decode == nullptr ? Tensor() : pass.decode->index;
-  const Tensor x = embedding_->forward(tokens, position, index);
+  const Tensor x = embedding_->forward(tokens, position, index, pass.key_mask);
   if (config_.positions == "rotary") {
     pass.turns = index.defined() ? rotary_.turns(index, x.options())
                                  : rotary_.turns(position, tokens.size(1), x.options());
@@ -98,7 +106,7 @@ Tensor TransformerImpl::hidden_after(const ModelInput& input, std::int64_t layer
 Tensor TransformerImpl::logits(const Tensor& hidden) {
   TORCH_CHECK(config_.head == "lm", "Transformer: logits need the head lm, this one is ",
               config_.head);
-  return at::linear(hidden, output_.defined() ? output_ : embedding_->weight);
+  return output_->forward(hidden, embedding_->weight);
 }
 
 Tensor TransformerImpl::classify(const ModelInput& input) {

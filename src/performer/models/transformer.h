@@ -11,6 +11,7 @@
 #include "performer/models/class_head.h"
 #include "performer/models/decode_state.h"
 #include "performer/models/embedding.h"
+#include "performer/models/lm_head.h"
 #include "performer/models/model_config.h"
 #include "performer/ops/rotary/rotary.h"
 
@@ -27,10 +28,11 @@ struct ModelInput {
 /// Parameters are float32 on the CPU and may be moved and converted together (set_data); hidden
 /// states have their dtype and device. Random projections are no parameters: functions of
 /// (attention.seed, layer, head, draw), float32, following the input's device. Names:
-///   embedding.{weight, positions}, layers.I.{attention_norm, feed_forward_norm}.{weight, bias},
-///   layers.I.attention.{qkv, output}.{weight, bias}, layers.I.feed_forward.{input,
-///   output}.{weight, bias}, norm.{weight, bias} (pre-norm), output.weight (untied),
-///   head.I.{weight, bias}.
+///   embedding.{weight, positions, types, norm.*}, layers.I.{attention_norm,
+///   feed_forward_norm}.{weight, bias}, layers.I.attention.{qkv, output}.{weight, bias},
+///   layers.I.feed_forward.{input, output}.{weight, bias}, norm.{weight, bias} (pre-norm),
+///   output.{weight (untied), bias, transform.{dense, norm}.*}, head.I.{weight, bias};
+/// and the buffer rotary.frequencies where they are stored.
 class TransformerImpl : public torch::nn::Module {
  public:
   /// Initial weights are a function of (config, seed), the same bits on every machine.
@@ -70,13 +72,14 @@ class TransformerImpl : public torch::nn::Module {
   Tensor run(const Tensor& tokens, Pass pass);
   Tensor embed(const Tensor& tokens, Pass& pass);
   Tensor run_blocks(Tensor x, const Pass& pass);
+  void store_frequencies();
 
   ModelConfig config_;
   Embedding embedding_{nullptr};
   std::vector<Block> blocks_;
-  Norm norm_{nullptr};  // empty with post-norm
-  Mlp head_{nullptr};   // classify, match
-  Tensor output_;       // [V, E] of an untied language model
+  Norm norm_{nullptr};      // empty with post-norm
+  Mlp head_{nullptr};       // classify, match
+  LmHead output_{nullptr};  // lm
   RotaryTables rotary_;
   std::int64_t draw_ = 0;
   std::uint64_t dropout_seed_ = 0;

@@ -16,9 +16,9 @@ struct ManifestFile {
   std::string sha256;
 };
 
-/// Of the checkpoints that this program writes; it reads those of 1 and 2 too. The version goes up
+/// Of the checkpoints that this program writes; it reads those of 1 to 3 too. The version goes up
 /// when config.json or trainer.json get a key (checkpoint_versions.h).
-inline constexpr std::int64_t kCheckpointVersion = 3;
+inline constexpr std::int64_t kCheckpointVersion = 4;
 
 /// manifest.json: what the checkpoint of a step consists of.
 struct Manifest {

@@ -23,6 +23,20 @@ constexpr LaterKey kLaterInConfig[] = {
     {2, "/guard/max_rollbacks", "5"},
     {3, "/model/attention/rounding", R"("none")"},  // projections were float32
     {3, "/model/attention/near", "0"},
+    {4, "/source", R"("")"},  // weights were those of the run itself
+    {4, "/model/kv_heads", "0"},
+    {4, "/model/head_width", "0"},
+    {4, "/model/norm_eps", "1e-5"},
+    {4, "/model/embedding_norm", "false"},
+    {4, "/model/qkv_bias", "true"},
+    {4, "/model/attention_output_bias", "true"},
+    {4, "/model/ff_bias", "true"},
+    {4, "/model/rotary_base", "10000.0"},
+    {4, "/model/rotary_frequencies", R"("base")"},
+    {4, "/model/token_types", "0"},
+    {4, "/model/token_dropout", "-1"},
+    {4, "/model/head_transform", "false"},
+    {4, "/model/logits_bias", "false"},
 };
 constexpr LaterKey kLaterInTrainer[] = {
     {2, "/regular", "0"},         // no checkpoint yet that rollbacks go to

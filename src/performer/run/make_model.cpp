@@ -13,9 +13,10 @@ namespace {
 // Most systems grant more memory than they have, and end the program when it is used.
 void check_fits(const models::ModelConfig& model) {
   const auto parameters = models::estimate(model, {.batch = 1, .length = 1}).parameters;
-  const Size projections = model.attention.kind == "favor"
-                               ? Size(model.layers) * model.dim * model.attention.features
-                               : 0;  // [heads, features, head width] a layer
+  const Size projections =
+      model.attention.kind == "favor"
+          ? Size(model.layers) * model.key_heads() * model.head_dim() * model.attention.features
+          : 0;  // [key heads, features, head width] a layer
   const Size bytes = (parameters + projections) * 4;
   if (bytes.value() <= machine_memory()) return;
   constexpr double kGiB = 1 << 30;
@@ -36,7 +37,9 @@ Recipe fitted_to(Recipe recipe, const data::TokenSpace& space) {
     }
   };
   fit(recipe.model.vocabulary, space.vocabulary, "model.vocabulary");
-  if (recipe.model.head != "lm") fit(recipe.model.classes, space.num_classes(), "model.classes");
+  const auto& head = recipe.model.head;
+  if (head == "classify" || head == "match")
+    fit(recipe.model.classes, space.num_classes(), "model.classes");
   check(recipe);
   return recipe;
 }

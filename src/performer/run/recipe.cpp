@@ -67,13 +67,18 @@ void check(const Recipe& recipe) {
   check_ranges(list_fields(copy), "");
   check_text(recipe);
   check_train(recipe);
-  data::check(recipe.data);
+  if (recipe.converted()) {
+    data::check_values(recipe.data);  // others had the data
+  } else {
+    data::check(recipe.data);
+  }
   auto model = recipe.model;  // what the data will decide may still be open
   if (model.vocabulary == 0) model.vocabulary = 1;
   if (model.classes == 0) model.classes = 2;
   models::check(model);
   const auto& d = recipe.data;
   const bool labelled = d.task == "classify" || d.task == "match";
+  if (recipe.converted() && recipe.model.head == "none") return;
   require(recipe.model.head == (labelled ? d.task : "lm"), "model.head",
           fmt::format("\"{}\" for data.task = \"{}\"", labelled ? d.task : "lm", d.task),
           recipe.model.head);

@@ -15,6 +15,7 @@ namespace performer::run {
 /// All of one experiment: what `performer train` reads, and the config.json of its checkpoints.
 struct Recipe {
   std::string description;
+  std::string source;
   std::int64_t seed = 0;
   models::ModelConfig model;
   data::DataConfig data;
@@ -22,12 +23,16 @@ struct Recipe {
   OptimizerConfig optimizer;
   ScheduleConfig schedule;
   GuardConfig guard;
+
+  bool converted() const { return !source.empty(); }
 };
 
 template <class Config, class Visitor>
 requires std::is_same_v<std::remove_const_t<Config>, Recipe>
 void visit_fields(Config& c, Visitor&& field) {
   field("description", c.description, "One line for logs and figures.");
+  field("source", c.source,
+        "Folder that the first weights were converted from, and its hash; empty: none.");
   field("seed", c.seed, "Of initial weights and dropout (data.seed: order of the rows).");
   field("model", c.model, "");
   field("data", c.data, "");

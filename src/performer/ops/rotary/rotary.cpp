@@ -27,13 +27,6 @@ at::ScalarType complex_type(const at::TensorOptions& like) {
   return like.dtype() == at::kDouble ? at::kComplexDouble : at::kComplexFloat;
 }
 
-// cos + i sin of positions [L] float64: [L, D/2] complex128.
-Tensor turns_of(const Tensor& positions, std::int64_t head_dim) {
-  const auto even = at::arange(0, head_dim, 2, positions.options());
-  const Tensor angle = at::outer(positions, at::pow(10000.0, even.div(-head_dim)));
-  return at::polar(at::ones_like(angle), angle);
-}
-
 }  // namespace
 
 Tensor turn_pairs(const Tensor& x, const Tensor& turns) {
@@ -50,19 +43,29 @@ Tensor turn_pairs(const Tensor& x, const Tensor& turns) {
 
 Tensor rotate(const Tensor& x, const Tensor& turns) { return Rotate::apply(x, turns); }
 
+// cos + i sin of positions [L] float64: [L, D/2] complex128.
+Tensor RotaryTables::turns_of(const Tensor& positions) const {
+  const Tensor rates =
+      frequencies_.defined()
+          ? frequencies_.to(positions.options())
+          : at::pow(base_, at::arange(0, head_dim_, 2, positions.options()).div(-head_dim_));
+  const Tensor angle = at::outer(positions, rates);
+  return at::polar(at::ones_like(angle), angle);
+}
+
 Tensor RotaryTables::turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like) {
   const auto dtype = complex_type(like);
   const std::int64_t known = table_.defined() ? table_.size(0) : 0;
   if (known < first + length || table_.scalar_type() != dtype || table_.device() != like.device()) {
     // Streams ask for one more each time: grow by doubling.
     const std::int64_t capacity = std::max<std::int64_t>(first + length, first > 0 ? 2 * known : 0);
-    table_ = turns_of(at::arange(capacity, at::kDouble), head_dim_).to(dtype).to(like.device());
+    table_ = turns_of(at::arange(capacity, at::kDouble)).to(dtype).to(like.device());
   }
   return table_.narrow(0, first, length);
 }
 
 Tensor RotaryTables::turns(const Tensor& index, const at::TensorOptions& like) const {
-  return turns_of(index.to(at::kDouble), head_dim_).to(complex_type(like));
+  return turns_of(index.to(at::kDouble)).to(complex_type(like));
 }
 
 }  // namespace performer

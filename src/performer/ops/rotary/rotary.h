@@ -16,11 +16,16 @@ Tensor rotate(const Tensor& x, const Tensor& turns);
 /// The same without a graph, for operators that have a backward pass of their own.
 Tensor turn_pairs(const Tensor& x, const Tensor& turns);
 
-/// Rotary positions for head width D: position p turns pair i by the angle p 10000^(-2i/D).
-/// Computed in float64 and kept up to the longest length asked for.
+/// Rotary positions for head width D: position p turns pair i by the angle p base^(-2i/D), or p
+/// times the frequency of the pair where frequencies are given. Computed in float64 and kept up to
+/// the longest length asked for.
 class RotaryTables {
  public:
-  explicit RotaryTables(std::int64_t head_dim) : head_dim_(head_dim) {}
+  explicit RotaryTables(std::int64_t head_dim, double base = 10000)
+      : head_dim_(head_dim), base_(base) {}
+  /// [D/2]; what it holds may still change until the first call of turns().
+  explicit RotaryTables(const Tensor& frequencies)
+      : head_dim_(2 * frequencies.size(0)), frequencies_(frequencies) {}
   /// cos + i sin of positions first ... first + length - 1: [length, D/2], complex64, or complex128
   /// beside float64.
   Tensor turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like);
@@ -28,8 +33,12 @@ class RotaryTables {
   Tensor turns(const Tensor& index, const at::TensorOptions& like) const;
 
  private:
+  Tensor turns_of(const Tensor& positions) const;
+
   std::int64_t head_dim_;
-  Tensor table_;  // [capacity, D/2] in the dtype and on the device of the last call
+  double base_ = 0;
+  Tensor frequencies_;  // undefined: by the base
+  Tensor table_;        // [capacity, D/2] in the dtype and on the device of the last call
 };
 
 }  // namespace performer
