@@ -38,6 +38,7 @@ Heads AttentionImpl::split(const Tensor& x, const Pass& pass) const {
 
 Tensor AttentionImpl::forward(const Tensor& x, const Pass& pass) {
   const Heads heads = split(x, pass);
+  if (pass.see != nullptr) (*pass.see)(layer_, heads);
   const Tensor mixed =
       pass.decode == nullptr
           ? core_->forward(heads, pass.key_mask)

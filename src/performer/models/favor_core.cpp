@@ -2,8 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include "performer/models/random_projection.h"
 #include "performer/ops/favor/step.h"
-#include "performer/ops/projection/projection.h"
 
 namespace performer::models {
 
@@ -21,36 +21,37 @@ FavorCore::FavorCore(const ModelConfig& config, std::int64_t layer)
   if (config_.features == 0 && config_.near > 0) projection_ = at::empty({0, head_dim_});
   if (config_.scale > 0) options_.scale = config_.scale;
   if (config_.eps >= 0) options_.eps = config_.eps;
+  if (config_.projection == "fitted")
+    fitted_ = register_module("features", FittedFeatures(config, layer));
   redraw(0);
 }
 
 void FavorCore::redraw(std::int64_t draw) {
-  if (config_.features == 0) return;
-  ProjectionOptions options;
-  options.kind = parse_projection_kind(config_.projection);
-  options.norm = parse_projection_norm(config_.projection_norm);
-  options.rounding = parse_projection_rounding(config_.rounding);
-  if (config_.per_head) options.heads = key_heads_;
-  options.seed = config_.seed;
-  options.layer = layer_;
-  options.draw = draw;
-  projection_ = draw_projection(config_.features, head_dim_, options);
+  if (config_.features == 0 || !fitted_.is_empty()) return;
+  projection_ = draw_for(config_, {key_heads_, head_dim_, layer_}, draw);
 }
 
 const Tensor& FavorCore::projection_on(at::Device device) {
+  if (!fitted_.is_empty()) return fitted_->query_weight;
   if (projection_.defined() && projection_.device() != device) projection_ = projection_.to(device);
   return projection_;
 }
 
-Tensor FavorCore::forward(const Heads& heads, const Tensor& key_mask) {
+FavorOptions FavorCore::options_for(const Heads& heads) const {
   FavorOptions options = options_;
+  if (!fitted_.is_empty()) fitted_->add_to(options, heads);
+  return options;
+}
+
+Tensor FavorCore::forward(const Heads& heads, const Tensor& key_mask) {
+  FavorOptions options = options_for(heads);
   options.key_mask = key_mask;
   return favor_attention(heads.q, heads.k, heads.v, projection_on(heads.q.device()), options);
 }
 
 Tensor FavorCore::decode(const Heads& heads, LayerState& state, std::int64_t /*position*/) {
   const Tensor& W = projection_on(heads.q.device());
-  FavorOptions options = options_;
+  FavorOptions options = options_for(heads);
   options.initial_state = state.favor;
   if (state.favor.defined() && heads.q.size(2) == 1 && !at::GradMode::is_enabled()) {
     // A step compares nothing: that would wait for the device.

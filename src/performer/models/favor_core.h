@@ -1,6 +1,7 @@
 #pragma once
 
 #include "performer/models/attention_core.h"
+#include "performer/models/fitted_features.h"
 #include "performer/ops/favor/attention.h"
 
 namespace performer::models {
@@ -8,7 +9,7 @@ namespace performer::models {
 /// FAVOR+ with any feature map, and with a near field where the config has one: without features,
 /// that is local attention alone. The projection is drawn for (seed, layer, head, draw), so it is no
 /// part of a checkpoint, stays float32 whatever the parameters become, and follows its input's
-/// device.
+/// device. With attention.projection = "fitted" the features are buffers of the model instead.
 class FavorCore : public AttentionCore {
  public:
   FavorCore(const ModelConfig& config, std::int64_t layer);
@@ -19,14 +20,18 @@ class FavorCore : public AttentionCore {
 
   /// [Hkv, M, D] or [M, D] float32; undefined, or with a near field [0, D], without features.
   const Tensor& projection() const { return projection_; }
+  /// Empty unless they are fitted.
+  FittedFeatures fitted() const { return fitted_; }
 
  private:
   const Tensor& projection_on(at::Device device);
+  FavorOptions options_for(const Heads& heads) const;
 
   AttentionConfig config_;
   std::int64_t layer_, key_heads_, head_dim_;
   FavorOptions options_;
   Tensor projection_;
+  FittedFeatures fitted_{nullptr};
 };
 
 /// The config of the Linear Transformer in favor_attention's terms: elu(x) + 1, no projection.

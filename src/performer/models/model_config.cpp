@@ -58,7 +58,7 @@ void check_near(const AttentionConfig& a) {
          "trigonometric), got {}; set model.attention.near = 0",
          a.kernel);
   }
-  if (map == FeatureMap::kLoglinear) {
+  if (map == FeatureMap::kLoglinear && a.projection != "fitted") {
     fail(ExitCode::kUsage,
          "model.attention.near: the kernel loglinear has no norm terms, so its far weights would "
          "not be those of exp(q.k); set model.attention.kernel = \"positive\"");
@@ -71,6 +71,18 @@ void check_near(const AttentionConfig& a) {
   }
 }
 
+// Fitted features are log-linear, one set for each head, and stay as they are.
+void check_fitted(const AttentionConfig& a) {
+  const auto refuse = [](const char* key, const char* value) {
+    fail(ExitCode::kUsage,
+         "model.attention.projection: \"fitted\" needs model.attention.{} = {}; convert sets both",
+         key, value);
+  };
+  if (a.kernel != "loglinear") refuse("kernel", "\"loglinear\"");
+  if (!a.per_head) refuse("per_head", "true");
+  if (a.redraw_interval != 0) refuse("redraw_interval", "0");
+}
+
 void check_favor(const ModelConfig& c) {
   const AttentionConfig& a = c.attention;
   std::vector<std::string> maps;
@@ -78,10 +90,11 @@ void check_favor(const ModelConfig& c) {
   for (const auto map : all_feature_maps()) maps.emplace_back(to_string(map));
   one_of("attention.kernel", a.kernel, maps);
   one_of("attention.projection", a.projection,
-         {"iid", "orthogonal", "simplex", "hadamard", "givens"});
+         {"iid", "orthogonal", "simplex", "hadamard", "givens", "fitted"});
   one_of("attention.projection_norm", a.projection_norm, {"chi", "sqrt_d"});
   one_of("attention.rounding", a.rounding, {"bf16", "none"});
   if (a.features > 0) check_projection_sizes(c);
+  if (a.projection == "fitted") check_fitted(a);
   if (a.near > 0) check_near(a);
   if (!is_softmax_map(parse_feature_map(a.kernel))) return;
   if (a.features == 0 && a.near == 0) {

@@ -61,8 +61,9 @@ void visit_fields(Config& c, Visitor&& field) {
       "favor: tokens of a block; own and neighbouring blocks are attended to exactly, the rest by "
       "features. 0: features for all.",
       Range{0, kMostNear});
-  field("projection", c.projection, "favor: how the rows depend on each other.",
-        {"iid", "orthogonal", "simplex", "hadamard", "givens"});
+  field("projection", c.projection,
+        "favor: how the rows depend on each other; fitted: features are numbers of the model.",
+        {"iid", "orthogonal", "simplex", "hadamard", "givens", "fitted"});
   field("projection_norm", c.projection_norm, "favor: norms of the rows (sqrt_d: SMREG).",
         {"chi", "sqrt_d"});
   field("rounding", c.rounding,

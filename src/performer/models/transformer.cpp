@@ -103,6 +103,18 @@ Tensor TransformerImpl::hidden_after(const ModelInput& input, std::int64_t layer
   return x;
 }
 
+std::vector<Tensor> TransformerImpl::all_hidden(const ModelInput& input, const SeeHeads& see) {
+  TORCH_CHECK(!config_.reversible,
+              "Transformer: layers of a reversible model have two streams, and no hidden state");
+  Pass pass;
+  pass.key_mask = input.key_mask;
+  if (see) pass.see = &see;
+  std::vector<Tensor> all = {embed(input.tokens, pass)};
+  for (auto& block : blocks_) all.push_back(block->forward(all.back(), pass));
+  if (!norm_.is_empty()) all.push_back(norm_->forward(all.back()));
+  return all;
+}
+
 Tensor TransformerImpl::logits(const Tensor& hidden) {
   TORCH_CHECK(config_.head == "lm", "Transformer: logits need the head lm, this one is ",
               config_.head);

@@ -21,6 +21,10 @@ std::string own_weights(const models::ModelConfig& c, std::int64_t layer) {
   if (kind == "linformer" && c.attention.linformer_projection == "learned") {
     return fmt::format("learned projections of {} x {}", c.attention.linformer_k, c.max_length);
   }
+  if (kind == "favor" && c.attention.projection == "fitted") {
+    return fmt::format("{} fitted features{}", c.attention.features,
+                       c.attention.near > 0 ? " beside a near field" : "");
+  }
   return "";
 }
 

@@ -1,0 +1,158 @@
+#include "performer/fit/fit.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "performer/models/favor_core.h"
+#include "performer/ops/projection/grid.h"
+#include "performer/run/tensor_file.h"
+#include "tests/models/tiny_model.h"
+
+namespace performer::fit {
+namespace {
+
+using models::ModelConfig;
+using models::Transformer;
+
+// Bytes in an order that attention can follow.
+class Text : public data::WholeSequences {
+ public:
+  std::int64_t count() const override { return 3; }
+  std::int64_t tokens(std::int64_t) const override { return 400; }
+  void read(std::int64_t sequence, std::int64_t begin, std::span<std::int64_t> out) const override {
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const auto at = begin + static_cast<std::int64_t>(i);
+      out[i] = 97 + (at * at + 7 * sequence + at / 5) % 26;
+    }
+  }
+  std::int64_t residues(std::int64_t) const override { return 400; }
+  std::string id(std::int64_t) const override { return {}; }
+};
+
+ModelConfig exact_config(bool causal) {
+  ModelConfig config = models::testing::tiny("favor");
+  config.vocabulary = data::byte_space().vocabulary;
+  config.max_length = 64, config.ff_dim = 64;
+  config.dim = 32, config.heads = 4, config.layers = 2;
+  config.causal = causal;
+  config.attention.kind = "exact";
+  return config;
+}
+
+// Weights large enough that attention is far from a plain mean.
+Transformer sharp_model(const ModelConfig& config) {
+  Transformer model(config, 1);
+  const at::NoGradGuard no_grad;
+  for (auto& item : model->named_parameters()) {
+    if (item.key().ends_with("qkv.weight")) item.value().mul_(4);
+  }
+  model->eval();
+  return model;
+}
+
+Transformer converted_from(const Transformer& exact, std::int64_t near) {
+  ModelConfig config = exact->config();
+  config.attention.kind = "favor";
+  config.attention.kernel = "loglinear";
+  config.attention.projection = "fitted";
+  config.attention.features = 16;
+  config.attention.near = near;
+  Transformer model(config, 1);
+  const at::NoGradGuard no_grad;
+  auto targets = model->named_parameters();
+  for (const auto& item : exact->named_parameters()) targets[item.key()].copy_(item.value());
+  model->eval();
+  return model;
+}
+
+double output_error(Transformer& exact, Transformer& converted, const Samples& samples) {
+  const at::NoGradGuard no_grad;
+  const auto input = samples.batch(1000, 16, at::kCPU);
+  const auto a = exact->all_hidden(input).back(), b = converted->all_hidden(input).back();
+  const auto real = input.key_mask.unsqueeze(-1);
+  return (((a - b) * real).norm() / (a * real).norm()).item<double>();
+}
+
+class FitOf : public ::testing::TestWithParam<bool> {};
+
+TEST_P(FitOf, EveryStageComesNearerToTheExactModel) {
+  const bool causal = GetParam();
+  Transformer exact = sharp_model(exact_config(causal));
+  Transformer converted = converted_from(exact, causal ? 4 : 0);
+  const Samples samples(Text(), data::byte_space(), {.length = 32, .seed = 2});
+  FitOptions options;
+  options.rows = 8, options.attention_steps = 60, options.model_steps = 40;
+  std::vector<double> losses;
+  options.progress = [&](const Progress& p) {
+    if (p.stage == "attention") losses.push_back(p.loss);
+  };
+  const double before = output_error(exact, converted, samples);
+  Fit fit(exact, converted, samples, options);
+  fit.calibrate();
+  fit.fit_attention();
+  const double after_attention = output_error(exact, converted, samples);
+  fit.fit_model();
+  const double after_model = output_error(exact, converted, samples);
+  fit.round();
+  const double rounded = output_error(exact, converted, samples);
+  ASSERT_EQ(losses.size(), 60U);
+  EXPECT_LT(losses.back(), 0.7 * losses.front());
+  EXPECT_LT(after_attention, 0.8 * before);
+  EXPECT_LT(after_model, after_attention);
+  EXPECT_NEAR(rounded, after_model, 0.02 * before);
+}
+
+INSTANTIATE_TEST_SUITE_P(Directions, FitOf, ::testing::Bool());
+
+TEST(FitTest, LeavesTheWeightsAloneUnlessAskedFor) {
+  Transformer exact = sharp_model(exact_config(false));
+  for (const std::int64_t steps : {0, 2}) {
+    Transformer converted = converted_from(exact, 0);
+    const Samples samples(Text(), data::byte_space(), {.length = 16, .seed = 2});
+    FitOptions options;
+    options.rows = 2, options.attention_steps = 2, options.model_steps = 2;
+    options.weight_steps = steps;
+    Fit fit(exact, converted, samples, options);
+    fit.calibrate(), fit.fit_attention(), fit.fit_model();
+    bool same = true;
+    const auto converted_weights = converted->named_parameters();
+    for (const auto& item : exact->named_parameters()) {
+      same = same && at::equal(item.value(), converted_weights[item.key()]);
+    }
+    EXPECT_EQ(same, steps == 0);
+  }
+}
+
+TEST(FitTest, RoundsRowsToTheGrid) {
+  Transformer exact = sharp_model(exact_config(false));
+  Transformer converted = converted_from(exact, 0);
+  const Samples samples(Text(), data::byte_space(), {.length = 16, .seed = 2});
+  FitOptions options;
+  options.rows = 2, options.attention_steps = 3;
+  Fit fit(exact, converted, samples, options);
+  fit.fit_attention();
+  auto& core = dynamic_cast<models::FavorCore&>(converted->block(0).core());
+  const auto on_grid = [&] {
+    const at::Tensor rows = core.fitted()->key_weight.to(at::kDouble);
+    return at::equal(rows, round_to_grid(rows));
+  };
+  EXPECT_FALSE(on_grid());
+  fit.round();
+  EXPECT_TRUE(on_grid());
+}
+
+TEST(SamplesTest, AreAFunctionOfTheirNumber) {
+  const Samples samples(Text(), data::byte_space(), {.length = 32, .seed = 2});
+  const auto a = samples.batch(5, 4, at::kCPU), b = samples.batch(5, 4, at::kCPU);
+  EXPECT_TRUE(at::equal(a.tokens, b.tokens));
+  EXPECT_FALSE(at::equal(a.tokens, samples.batch(6, 4, at::kCPU).tokens.narrow(1, 0, 1)));
+  EXPECT_LE(a.tokens.size(1), 32);
+  EXPECT_EQ(a.tokens.select(1, 0).eq(data::byte_space().bos).sum().item<std::int64_t>(), 4);
+  EXPECT_EQ(a.tokens.eq(data::byte_space().eos).sum().item<std::int64_t>(), 4);
+}
+
+}  // namespace
+}  // namespace performer::fit
