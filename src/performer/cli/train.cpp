@@ -24,7 +24,7 @@ namespace performer::cli {
 namespace {
 
 struct TrainOptions {
-  std::string recipe, out;
+  std::string recipe, out, init;
   ComputeOptions compute;
   std::vector<std::string> assignments, changes;
   bool restart = false, new_data = false, dry_run = false, dump_config = false, profile = false,
@@ -98,7 +98,7 @@ ExitCode run_train(const TrainOptions& o) {
     return ExitCode::kOk;
   }
   const train::TrainerOptions options{
-      out, device, o.overfit, o.restart, o.new_data, keys_of(o.changes), o.recipe};
+      out, device, o.overfit, o.restart, o.new_data, keys_of(o.changes), o.recipe, o.init};
   train::Trainer trainer(recipe, options);
   std::unique_ptr<train::Profile> profile;
   if (o.profile) profile = std::make_unique<train::Profile>();
@@ -130,6 +130,11 @@ void add_train(CLI::App& app, ExitCode& exit_code) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
+  command
+      ->add_option("--init", options->init,
+                   "Begin with the weights of another run, or of a converted model; its attention, "
+                   "dropout and head may be others")
+      ->type_name("RUN");
   command->add_option("--out", options->out, "Folder of the run (default: runs/RECIPE)");
   add_compute_options(*command, options->compute);
   command->add_flag("--restart", options->restart, "Forget the run in that folder and begin anew");
@@ -147,7 +152,8 @@ void add_train(CLI::App& app, ExitCode& exit_code) {
   command->footer(
       "Examples:\n"
       "  performer train configs/protein/softmax.toml --out runs/first\n"
-      "  performer train configs/protein/relu.toml --set model.attention.kind=exact --dry-run");
+      "  performer train configs/protein/relu.toml --set model.attention.kind=exact --dry-run\n"
+      "  performer train tuned.toml --init runs/exact --set model.attention.kind=favor");
   command->callback([options, &exit_code] { exit_code = run_train(*options); });
 }
 

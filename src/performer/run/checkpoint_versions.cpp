@@ -44,6 +44,7 @@ constexpr LaterKey kLaterInTrainer[] = {
     {2, "/data", "null"},         // not recorded, so any data are taken as those of the run
     {2, "/changes", "[]"},        // a run could not go on with another recipe
     {2, "/reporter/lines", "0"},  // not counted, so none can be missed
+    {4, "/init", R"("")"},        // weights were drawn
 };
 
 void complete(Json& json, std::span<const LaterKey> keys, std::int64_t version) {

@@ -17,6 +17,7 @@ std::string progress_to_json(const Progress& progress, const Json& parts) {
                {"skipped", progress.skipped},
                {"regular", progress.regular},
                {"rollbacks", progress.rollbacks},
+               {"init", progress.init},
                {"data", Json::object()},
                {"changes", to_json(progress.changes)}};
   for (const auto& [split, data] : progress.data) {
@@ -40,6 +41,7 @@ Progress progress_from_json(const JsonView& json, std::int64_t step, std::int64_
   progress.skipped = json.at("skipped").integer(0);
   progress.regular = json.at("regular").integer(0, step);
   progress.rollbacks = json.at("rollbacks").integer(0);
+  progress.init = json.at("init").string();
   const auto data = json.at("data");
   if (version > 1 || !data.value().is_null()) {  // null: not recorded then
     data.at("train");

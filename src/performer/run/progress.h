@@ -25,6 +25,7 @@ struct Progress {
   std::int64_t skipped = 0;    // steps in a row without effect
   std::int64_t regular = 0;    // step of the last checkpoint that rollbacks go to; 0: none
   std::int64_t rollbacks = 0;  // to that checkpoint
+  std::string init;            // hash of the manifest its weights began with; empty: none
   std::map<std::string, DataIdentity> data;  // of the splits that were opened: train, valid
   std::vector<Change> changes;               // of the recipe, on the way
 };

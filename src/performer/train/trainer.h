@@ -31,6 +31,7 @@ struct TrainerOptions {
   bool new_data = false;              // an earlier run may go on though the data have changed
   std::set<std::string> changes{};    // keys in which the recipe may differ from an earlier run's
   std::string recipe = "the recipe";  // its file, in errors
+  std::string init{};                 // run or checkpoint whose weights the first step starts from
 };
 
 enum class Outcome : std::uint8_t {
@@ -56,6 +57,8 @@ class Trainer {
 
  private:
   void restore();
+  void begin();
+  void check_same_init(const std::string& place) const;
   void resume_from(const run::Checkpoint& checkpoint);
   void go_on_before(const run::Checkpoint& unusable, const std::string& why);
   void check_same_data(const std::string& place, std::vector<run::Change>& changes);

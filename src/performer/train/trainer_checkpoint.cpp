@@ -1,11 +1,15 @@
 // How a run begins, goes back and is saved.
 #include <ATen/ATen.h>
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/run/checkpoint_versions.h"
+#include "performer/run/choose_checkpoint.h"
+#include "performer/run/initial_weights.h"
 #include "performer/run/make_model.h"
 #include "performer/train/trainer.h"
 
@@ -22,10 +26,38 @@ void Trainer::restore() {
   if (checkpoint) {
     resume_from(*checkpoint);
   } else {
-    progress_.data = identify_data();
-    progress_.overfit = options_.overfit;
-    reporter_.start_after(0);
+    begin();
   }
+}
+
+void Trainer::begin() {
+  progress_.data = identify_data();
+  progress_.overfit = options_.overfit;
+  if (!options_.init.empty()) {
+    const auto chosen = run::choose_checkpoint(options_.init, "");
+    run::check_initial(chosen.checkpoint, recipe_, token_files_);
+    const auto taken =
+        run::load_initial(chosen.checkpoint, run::model_tensors(model_, step_.weights().masters()));
+    step_.weights().publish();
+    progress_.init = chosen.checkpoint.manifest_sha256();
+    log_info(
+        "init      {}: {} tensors{}", chosen.text(), taken.tensors,
+        taken.drawn.empty() ? "" : fmt::format(", as drawn: {}", fmt::join(taken.drawn, ", ")));
+    if (!taken.left_out.empty())
+      log_info("          left out: {}", fmt::join(taken.left_out, ", "));
+  }
+  reporter_.start_after(0);
+}
+
+// The same command resumes, so the checkpoint is named again, and may be gone by then.
+void Trainer::check_same_init(const std::string& place) const {
+  if (options_.init.empty()) return;
+  const auto named = run::choose_checkpoint(options_.init, "").checkpoint.manifest_sha256();
+  if (named == progress_.init) return;
+  fail(ExitCode::kUsage,
+       "{}: this run began with {}, not with --init {}; leave it out, take "
+       "another --out, or --restart",
+       place, progress_.init.empty() ? "weights of its own" : "other weights", options_.init);
 }
 
 void Trainer::resume_from(const run::Checkpoint& checkpoint) {
@@ -41,6 +73,7 @@ void Trainer::resume_from(const run::Checkpoint& checkpoint) {
          "{}: was trained with --overfit {}, now {}; take another --out, or --restart", place,
          progress_.overfit, options_.overfit);
   }
+  check_same_init(place);
   check_same_data(place, changes);
   const bool other_losses = std::ranges::any_of(changes, run::changes_losses);
   if (other_losses) guard_.reset();
