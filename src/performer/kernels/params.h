@@ -42,6 +42,21 @@ struct StateView {
   std::int32_t* log2_scale = nullptr;
 };
 
+/// The near field of a state: what the next token sees exactly, in 2 b places of which the first b
+/// are the block before. [N, Hk, 2b, D], [N, Hk, 2b, Dv], [N, Hs, 2b] and [N], contiguous.
+struct NearStateView {
+  float* keys = nullptr;  // null where D is 0, too
+  float* values = nullptr;
+  float* bias = nullptr;              // null: absent; -inf where no key is
+  std::int64_t* position = nullptr;  // tokens so far
+};
+
+/// A number per token and head, [batch, heads, tokens]; heads divides the number that read it.
+struct TokenBias {
+  const float* data = nullptr;  // null: 0
+  std::int64_t heads = 1, batch = 0, head = 0, token = 0;
+};
+
 /// One call of favor_attention.
 struct FavorProblem {
   Map map = Map::kExponential;
@@ -51,6 +66,8 @@ struct FavorProblem {
   bool mirrored = false;   // hyperbolic: the features of W, then those of -W
   double scale = 1;        // x = sqrt(scale) q, y = sqrt(scale) k
   double eps = 0;          // 0 for softmax maps
+  std::int64_t near = 0;   // tokens of a block of the exact near field; 0: none
+  double far_log2 = 0;     // log2 of what far weights phi phi carry beside: 1/m (near > 0)
 
   std::int64_t batch = 0, heads = 0, key_heads = 0, state_heads = 0;
   std::int64_t dim = 0, value_dim = 0;
@@ -68,7 +85,9 @@ struct FavorProblem {
   std::int64_t mask_batch = 0, mask_token = 0;
   const float* key_bias = nullptr;  // [B, heads, Lk]
   std::int64_t key_bias_heads = 1, key_bias_batch = 0, key_bias_head = 0, key_bias_token = 0;
+  TokenBias query_bias;  // of far weights
   StateView initial;
+  NearStateView near_initial;
 };
 
 struct ForwardOutputs {
@@ -76,6 +95,7 @@ struct ForwardOutputs {
   float* row_sum = nullptr;  // [B, H, Lq] contiguous
   std::int32_t* row_log2_scale = nullptr;
   StateView state;
+  NearStateView near_state;
 };
 
 struct BackwardInputs {

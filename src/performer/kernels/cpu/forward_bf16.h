@@ -336,7 +336,7 @@ inline bool has_signs(Map map) {
 }
 
 inline bool serves_pairs(const FavorProblem& p) {
-  return p.dtype == Dtype::kBfloat16 && !p.causal && p.w_query.data != nullptr &&
+  return p.dtype == Dtype::kBfloat16 && !p.causal && p.near == 0 && p.w_query.data != nullptr &&
          !has_signs(p.map) && p.value_dim <= PairForward::kMostWidth;
 }
 

@@ -79,8 +79,12 @@ class KeyTerms {
   }
   /// square: |k|^2.
   float token(std::int64_t token, float square) const {
-    const float own = bias_ == nullptr ? 0 : bias(token) * kLog2E;
-    return problem_.norm_term ? own + half_norm_ * square : own;
+    return with_norm(bias_or_zero(token), square);
+  }
+  float bias_or_zero(std::int64_t token) const { return bias_ == nullptr ? 0 : bias(token); }
+  /// The same of a bias in natural units.
+  float with_norm(float own, float square) const {
+    return problem_.norm_term ? own * kLog2E + half_norm_ * square : own * kLog2E;
   }
   float absent() const { return problem_.map == Map::kExponential ? -__builtin_inff() : 0; }
 

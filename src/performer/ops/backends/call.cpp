@@ -11,10 +11,10 @@ constexpr std::int64_t kMaxCudaWidth = 256;
 // What no kernel of the device computes, whatever its path. Nothing else is looked at then, the
 // environment neither.
 bool composed_only(const FavorArgs& a) {
-  if (a.q.scalar_type() == at::kDouble || !a.renormalize || a.near > 0) return true;
+  if (a.q.scalar_type() == at::kDouble || !a.renormalize) return true;
   const FeatureMap map = a.map();
   if (a.q.is_cpu()) return map == FeatureMap::kTrigonometric;
-  return !a.q.is_cuda() || !has_cuda_kernels() ||
+  return !a.q.is_cuda() || a.near > 0 || !has_cuda_kernels() ||
          !(is_exponential_map(map) || map == FeatureMap::kRelu) || a.q.size(3) > kMaxCudaWidth ||
          a.v.size(3) > kMaxCudaWidth || a.v.size(3) == 0;
 }
@@ -56,6 +56,7 @@ Path Call::forward_path() const {
 
 Path Call::backward_path(const FavorSaved& saved) const {
   if (composed_only(args_)) return Path::kComposed;
+  if (args_.near > 0) return Path::kComposed;
   const Switch chosen = kernel_switch(args_.q.device().type());
   return needs_composed_backward(saved, args_) ? Path::kComposed : choose_for(kBackward, chosen);
 }

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 namespace performer::backends {
@@ -96,6 +98,7 @@ KernelCall::KernelCall(const FavorArgs& a) {
     p.mask_batch = a.key_mask.stride(0), p.mask_token = a.key_mask.stride(1);
   }
   if (a.key_bias.defined()) set_key_bias(a.key_bias);
+  if (a.near > 0) set_near(a);
   if (a.state_kv.defined()) {
     p.initial = {state_tensor(a.state_kv), state_tensor(a.state_normalizer),
                  keep(a.state_log2_scale.contiguous()).data_ptr<std::int32_t>()};
@@ -119,6 +122,21 @@ void KernelCall::set_key_bias(const Tensor& bias) {
   problem.key_bias_batch = b.stride(0);
   problem.key_bias_head = b.stride(1);
   problem.key_bias_token = b.stride(2);
+}
+
+void KernelCall::set_near(const FavorArgs& a) {
+  problem.near = a.near;
+  problem.far_log2 = -std::log2(static_cast<double>(std::max<std::int64_t>(1, problem.features)));
+  if (a.query_bias.defined()) {
+    const Tensor& given = a.query_bias;
+    const Tensor b = keep((given.dim() == 2 ? given.unsqueeze(1) : given).to(at::kFloat));
+    problem.query_bias = {b.const_data_ptr<float>(), b.size(1), b.stride(0), b.stride(1),
+                          b.stride(2)};
+  }
+  if (!a.state_near_keys.defined()) return;
+  problem.near_initial = near_state_view(
+      keep(a.state_near_keys.contiguous()), keep(a.state_near_values.contiguous()),
+      keep(a.state_near_bias.contiguous()), keep(a.state_near_position.contiguous()));
 }
 
 void KernelCall::set_offsets(const FavorArgs& a) {
@@ -145,14 +163,29 @@ kernels::StateView state_view(const Tensor& kv, const Tensor& normalizer,
           log2_scale.defined() ? log2_scale.data_ptr<std::int32_t>() : nullptr};
 }
 
+kernels::NearStateView near_state_view(const Tensor& keys, const Tensor& values, const Tensor& bias,
+                                       const Tensor& position) {
+  return {keys.data_ptr<float>(), values.data_ptr<float>(), bias.data_ptr<float>(),
+          position.data_ptr<std::int64_t>()};
+}
+
 std::string kernel_name(const std::string& path, const FavorArgs& a) {
   return path + "/" + dtype_name(a.q.scalar_type()) + "/" + a.feature_map +
-         (a.causal ? "/causal" : "/bidirectional");
+         (a.causal ? "/causal" : "/bidirectional") + (a.near > 0 ? "/near" : "");
 }
+
+namespace {
+
+kernels::NearStateView near_state(const FavorResult& r) {
+  if (r.near_position.numel() == 0 && r.near_keys.numel() == 0) return {};
+  return near_state_view(r.near_keys, r.near_values, r.near_bias, r.near_position);
+}
+
+}  // namespace
 
 kernels::ForwardOutputs forward_outputs(const FavorResult& r) {
   return {token_view(r.out), r.row_sum.data_ptr<float>(), r.row_log2_scale.data_ptr<std::int32_t>(),
-          state_view(r.kv, r.normalizer, r.log2_scale)};
+          state_view(r.kv, r.normalizer, r.log2_scale), near_state(r)};
 }
 
 Tensor KernelBackward::keep(Tensor t) { return kept.emplace_back(std::move(t)); }

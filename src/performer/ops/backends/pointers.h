@@ -25,6 +25,7 @@ struct KernelCall {
   float* state_tensor(const Tensor& t);
   kernels::Parameter parameter(const Tensor& t, std::int64_t trailing);
   void set_key_bias(const Tensor& bias);
+  void set_near(const FavorArgs& args);
   void set_offsets(const FavorArgs& args);
 };
 
@@ -34,7 +35,10 @@ kernels::TokenView token_view(const Tensor& t);
 kernels::StateView state_view(const Tensor& kv, const Tensor& normalizer,
                               const Tensor& log2_scale = {});
 
-/// "cpu/avx512/fp32/positive/causal" for the path "cpu/avx512".
+kernels::NearStateView near_state_view(const Tensor& keys, const Tensor& values, const Tensor& bias,
+                                       const Tensor& position);
+
+/// "cpu/avx512/fp32/positive/causal" for the path "cpu/avx512"; "/near" follows where there is one.
 std::string kernel_name(const std::string& path, const FavorArgs& args);
 
 /// Where `result` is written to.

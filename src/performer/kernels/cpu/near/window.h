@@ -1,0 +1,214 @@
+#pragma once
+
+#include "performer/kernels/cpu/near/slots.h"
+
+// The keys that a block of queries sees exactly: up to three blocks, read once each.
+namespace performer::kernels::PERFORMER_ISA {
+
+/// x_t [padded, ld] of rows [count, padded], from column `column` on.
+inline void transpose_columns(const float* rows, std::int64_t count, std::int64_t padded,
+                              float* x_t, std::int64_t ld) {
+  for (std::int64_t i = 0; i < padded; i += kLanes) {
+    for (std::int64_t t = 0; t < count; ++t) {
+      const float* row = rows + t * padded + i;
+      for (std::int64_t lane = 0; lane < kLanes; ++lane) x_t[(i + lane) * ld + t] = row[lane];
+    }
+  }
+}
+
+/// A block of b keys; columns are padded to bp.
+struct NearBlock {
+  float* x;       // [b, dp]
+  float* x_t;     // [dp, bp]
+  float* v;       // [b, dvp]
+  float* v_t;     // [dvp, bp]; backward passes alone
+  float* finite;  // [b, dvp] v with 0 for what is not finite; v itself where all is
+  float* bias;    // [bp] of the log2 of exact weights; -inf where there is no key
+  std::int64_t index;
+};
+
+class Window {
+ public:
+  static constexpr std::int64_t kBlocks = 3;
+
+  Window(const FavorProblem& p, const Sizes& s, Scratch& scratch, bool backward)
+      : problem_(p), sizes_(s), bp_(round_up(p.near, kLanes)), token_(scratch.floats(kTile)) {
+    for (NearBlock& block : blocks_) {
+      block.x = scratch.floats(p.near * s.dp), block.x_t = scratch.floats(s.dp * bp_);
+      block.v = scratch.floats(p.near * s.dvp);
+      block.v_t = backward ? scratch.floats(s.dvp * bp_) : nullptr;
+      block.bias = scratch.floats(bp_);
+      block.index = -1;
+    }
+    for (float*& room : held_) room = p.causal ? scratch.floats(p.near * s.dvp) : nullptr;
+  }
+
+  static std::int64_t floats(const FavorProblem& p, const Sizes& s, bool backward) {
+    const auto bp = round_up(p.near, kLanes);
+    return kTile + kBlocks * (p.near * (s.dp + 2 * s.dvp) + bp * (s.dp + (backward ? s.dvp : 0)) +
+                              bp + 6 * kLine) + kLine;
+  }
+
+  /// Another sequence or head follows.
+  void clear() {
+    for (NearBlock& block : blocks_) block.index = -1;
+  }
+
+  /// A block of the sequence and head at hand. It stays until the third block after it is read.
+  const NearBlock& take(const Slots& at, std::int64_t state_head, std::int64_t index) {
+    NearBlock& block = blocks_[index % kBlocks];
+    if (block.index == index) return block;
+    const auto& s = sizes_;
+    block.index = index;
+    for (std::int64_t begin = 0; begin < at.b; begin += kTile) {
+      const auto count = least(kTile, at.b - begin);
+      Keys keys{block.x + begin * s.dp, block.v + begin * s.dvp, token_, false, {}};
+      load_slots(problem_, s, at, state_head, index * at.b + begin, count, keys,
+                 block.bias + begin);
+    }
+    for (std::int64_t j = at.b; j < bp_; ++j) block.bias[j] = -__builtin_inff();
+    if (bp_ > at.b) zero(block.x_t, s.dp * bp_);
+    transpose_columns(block.x, at.b, s.dp, block.x_t, bp_);
+    if (block.v_t != nullptr) {
+      if (bp_ > at.b) zero(block.v_t, s.dvp * bp_);
+      transpose_columns(block.v, at.b, s.dvp, block.v_t, bp_);
+    }
+    block.finite = problem_.causal ? finite_values(block, at.b) : block.v;
+    return block;
+  }
+
+  std::int64_t padded() const { return bp_; }
+
+ private:
+  float* finite_values(const NearBlock& block, std::int64_t b) {
+    const auto n = b * sizes_.dvp;
+    Vec test{};  // NaN as soon as one value is not finite
+    for (std::int64_t i = 0; i < n; i += kLanes) test += load(block.v + i) * Vec{};
+    const float sum = sum_lanes(test);
+    if (sum == sum) return block.v;
+    float* held = held_[block.index % kBlocks];
+    for (std::int64_t i = 0; i < n; ++i) held[i] = block.v[i] * 0 == 0 ? block.v[i] : 0;
+    return held;
+  }
+
+  const FavorProblem& problem_;
+  const Sizes& sizes_;
+  std::int64_t bp_;
+  float* token_;
+  NearBlock blocks_[kBlocks];
+  float* held_[kBlocks];
+};
+
+/// Rows of one block of queries, and the block of keys before; `after` is null where causal, or
+/// where there is none. Row i is in place `offset` + i of its block.
+struct NearTile {
+  const NearBlock *prior, *own, *after;
+  std::int64_t offset, rows;
+};
+
+/// Rows [first, first + rows) of a tile, and the first `keys` keys of a block.
+struct NearPart {
+  const NearBlock& block;
+  const float* values;  // [keys, dvp]
+  std::int64_t first, rows, keys;
+  std::int64_t column;  // of the block's first key
+};
+
+/// Exact scores of a tile in units of log2: rows of [ prior | own | after ], bp columns each.
+class NearScores {
+ public:
+  NearScores(const FavorProblem& p, const Sizes& s, Scratch& scratch)
+      : problem_(p),
+        sizes_(s),
+        b_(p.near),
+        bp_(round_up(p.near, kLanes)),
+        ld_((p.causal ? 2 : 3) * bp_ + kLanes),
+        to_log2_(static_cast<float>(p.scale * 1.4426950408889634074)),
+        scores_(scratch.floats(kTile * ld_)) {}
+  static std::int64_t floats(const FavorProblem& p) {
+    return kTile * ((p.causal ? 2 : 3) * round_up(p.near, kLanes) + kLanes) + kLine;
+  }
+
+  float* row(std::int64_t i) const { return scores_ + i * ld_; }
+  std::int64_t ld() const { return ld_; }
+  /// Columns of row i that are formed; whole vectors.
+  std::int64_t columns(const NearTile& tile, std::int64_t i) const {
+    if (problem_.causal) {
+      const auto end = least<std::int64_t>(tile.rows, (i / kBlockRows + 1) * kBlockRows);
+      return bp_ + round_up(tile.offset + end, kLanes);
+    }
+    return (tile.after == nullptr ? 2 : 3) * bp_;
+  }
+
+  /// q [rows, dp]. Columns of later keys are -inf where causal.
+  void form(const NearTile& tile, const float* q) {
+    each_part(tile, [&](const NearPart& part) {
+      gemm<Plus::kNothing>(part.rows, round_up(part.keys, kLanes), sizes_.d,
+                           {q + part.first * sizes_.dp, sizes_.dp, 1},
+                           Right::rows(part.block.x_t, bp_), row(part.first) + part.column, ld_);
+    });
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      float* at = row(i);
+      const Vec factor = splat(to_log2_);
+      add_bias(*tile.prior, bp_, factor, at);
+      add_bias(*tile.own, columns(tile, i) < 2 * bp_ ? columns(tile, i) - bp_ : bp_, factor, at + bp_);
+      if (tile.after != nullptr) add_bias(*tile.after, bp_, factor, at + 2 * bp_);
+      if (!problem_.causal) continue;
+      for (auto j = bp_ + tile.offset + i + 1; j < columns(tile, i); ++j) at[j] = -__builtin_inff();
+    }
+  }
+
+  /// out [rows, dvp] += weights values.
+  void add_values(const NearTile& tile, float* out) const {
+    each_part(tile, [&](const NearPart& part) {
+      gemm<Plus::kSelf>(part.rows, sizes_.dvp, part.keys, {row(part.first) + part.column, ld_, 1},
+                        Right::rows(part.values, sizes_.dvp), out + part.first * sizes_.dvp,
+                        sizes_.dvp);
+    });
+    if (problem_.causal && tile.own->finite != tile.own->v) spread_nonfinite(tile, out);
+  }
+
+  /// Calls body(part) for the products of rows with the keys that they see: of the own block, where
+  /// causal, few rows at a time.
+  template <class Body>
+  void each_part(const NearTile& tile, Body body) const {
+    body(NearPart{*tile.prior, tile.prior->v, 0, tile.rows, b_, 0});
+    if (!problem_.causal) {
+      body(NearPart{*tile.own, tile.own->v, 0, tile.rows, b_, bp_});
+      if (tile.after != nullptr) body(NearPart{*tile.after, tile.after->v, 0, tile.rows, b_, 2 * bp_});
+      return;
+    }
+    for (std::int64_t i = 0; i < tile.rows; i += kBlockRows) {
+      const auto count = least<std::int64_t>(kBlockRows, tile.rows - i);
+      body(NearPart{*tile.own, tile.own->finite, i, count, tile.offset + i + count, bp_});
+    }
+  }
+
+ private:
+  static void add_bias(const NearBlock& block, std::int64_t n, Vec factor, float* at) {
+    for (std::int64_t j = 0; j < n; j += kLanes) {
+      store(at + j, load(at + j) * factor + load(block.bias + j));
+    }
+  }
+
+  // Values that are not finite reach the rows from their own on, in their own column.
+  void spread_nonfinite(const NearTile& tile, float* out) const {
+    const auto dvp = sizes_.dvp;
+    for (std::int64_t e = 0; e < dvp; ++e) {
+      float sum = 0;
+      for (std::int64_t j = 0; j < tile.offset + tile.rows; ++j) {
+        const float x = tile.own->v[j * dvp + e];
+        if (x * 0 != 0) sum += x;
+        if (sum != 0 && j >= tile.offset) out[(j - tile.offset) * dvp + e] += sum;
+      }
+    }
+  }
+
+  const FavorProblem& problem_;
+  const Sizes& sizes_;
+  std::int64_t b_, bp_, ld_;
+  float to_log2_;
+  float* scores_;
+};
+
+}  // namespace performer::kernels::PERFORMER_ISA
