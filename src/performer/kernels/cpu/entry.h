@@ -2,6 +2,7 @@
 
 #include "performer/kernels/cpu/causal_segments.h"
 #include "performer/kernels/cpu/kernels.h"
+#include "performer/kernels/cpu/near/backward.h"
 #include "performer/kernels/cpu/near/forward.h"
 #include "performer/kernels/cpu/step.h"
 
@@ -17,6 +18,7 @@ inline void forward(const FavorProblem& p, const ForwardOutputs& outputs,
 
 inline bool backward(const FavorProblem& p, const BackwardInputs& in, const BackwardOutputs& out,
                      const Executor& executor) {
+  if (p.near > 0) return near_backward(p, in, out, executor);
   return p.causal ? causal_backward(p, in, out, executor)
                   : bidirectional_backward(p, in, out, executor);
 }

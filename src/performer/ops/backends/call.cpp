@@ -19,10 +19,26 @@ bool composed_only(const FavorArgs& a) {
          a.v.size(3) > kMaxCudaWidth || a.v.size(3) == 0;
 }
 
+// Of the initial state's tensors, or from the final state.
+bool has_state_gradient(const FavorSaved& saved) {
+  bool any = false;
+  for (Tensor FavorArgs::*of : {&FavorArgs::state_kv, &FavorArgs::state_normalizer,
+                                &FavorArgs::state_near_keys, &FavorArgs::state_near_values,
+                                &FavorArgs::state_near_bias}) {
+    any = any || saved.needs_gradient(of);
+  }
+  for (const Tensor* grad : {&saved.grad_kv, &saved.grad_normalizer, &saved.grad_near_keys,
+                             &saved.grad_near_values, &saved.grad_near_bias}) {
+    any = any || grad->defined();
+  }
+  return any;
+}
+
 bool needs_composed_backward(const FavorSaved& saved, const FavorArgs& args) {
   bool needed = args.state_heads() != args.k.size(1);
   for_each_field(fields_with<kFavorFields, kComposedGradient>(),
                  [&](const auto& field) { needed = needed || saved.needs_gradient(field.member); });
+  needed = needed || (args.near > 0 && has_state_gradient(saved));
   return needed || (args.q.is_cuda() && !saved.result.out.defined());
 }
 
@@ -56,7 +72,6 @@ Path Call::forward_path() const {
 
 Path Call::backward_path(const FavorSaved& saved) const {
   if (composed_only(args_)) return Path::kComposed;
-  if (args_.near > 0) return Path::kComposed;
   const Switch chosen = kernel_switch(args_.q.device().type());
   return needs_composed_backward(saved, args_) ? Path::kComposed : choose_for(kBackward, chosen);
 }

@@ -13,6 +13,17 @@ inline std::int64_t tile_rows(std::int64_t b, std::int64_t most_rows) {
   return (b + tiles - 1) / tiles;
 }
 
+/// Calls body(range, offset) for tiles of at most `most_rows` tokens of block c, of which the first
+/// is in place `offset` of the block.
+template <class Body>
+inline void each_tile(const Slots& at, std::int64_t c, std::int64_t most_rows, Body body) {
+  const auto begin = c * at.b, step = tile_rows(at.b, most_rows);
+  for (std::int64_t offset = 0; offset < at.b; offset += step) {
+    const auto range = at.range(begin + offset, begin + least(offset + step, at.b));
+    if (range.begin < range.end) body(range, range.begin - at.origin + at.first - begin);
+  }
+}
+
 class ForwardRows {
  public:
   ForwardRows(const FavorProblem& p, const Sizes& s, Scratch& scratch)
@@ -37,16 +48,12 @@ class ForwardRows {
   void attend(const Slots& at, std::int64_t state_head, NearTile tile, const State& far,
               const ForwardOutputs& outputs) {
     const auto group = problem_.heads / problem_.state_heads;
-    const auto begin = tile.own->index * at.b, step = tile_rows(at.b, kTile);
-    for (std::int64_t offset = 0; offset < at.b; offset += step) {
-      const auto range = at.range(begin + offset, begin + least(offset + step, at.b));
-      tile.rows = range.end - range.begin;
-      if (tile.rows == 0) continue;
-      tile.offset = range.begin - at.origin + at.first - begin;
+    each_tile(at, tile.own->index, kTile, [&](Slots::Range range, std::int64_t offset) {
+      tile.rows = range.end - range.begin, tile.offset = offset;
       for (std::int64_t g = 0; g < group; ++g) {
         attend_tile(at, state_head * group + g, range.begin, tile, far, outputs);
       }
-    }
+    });
   }
 
   /// [dvp] zeros.

@@ -158,6 +158,37 @@ class NearScores {
     }
   }
 
+  /// g [rows, dvp] times the values; 0 for those of later keys where causal.
+  void multiply_values(const NearTile& tile, const float* g) {
+    each_part(tile, [&](const NearPart& part) {
+      gemm<Plus::kNothing>(part.rows, round_up(part.keys, kLanes), sizes_.dv,
+                           {g + part.first * sizes_.dvp, sizes_.dvp, 1},
+                           Right::rows(part.block.v_t, bp_), row(part.first) + part.column, ld_);
+    });
+    for (std::int64_t i = 0; i < tile.rows && problem_.causal; ++i) {
+      const auto later = bp_ + tile.offset + i + 1;
+      zero(row(i) + later, columns(tile, i) - later);
+    }
+  }
+
+  float top(const NearTile& tile, std::int64_t i) const {
+    Vec top = splat(-__builtin_inff());
+    for (std::int64_t j = 0; j < columns(tile, i); j += kLanes) top = max(load(row(i) + j), top);
+    return max_lanes(top);
+  }
+
+  /// Scores of a row become weights relative to 2^log2; their sum.
+  float exponentials(const NearTile& tile, std::int64_t i, float log2) {
+    const Vec shift = splat(log2);
+    Vec sum{};
+    for (std::int64_t j = 0; j < columns(tile, i); j += kLanes) {
+      const Vec w = exp2(load(row(i) + j) - shift);
+      store(row(i) + j, w);
+      sum += w;
+    }
+    return sum_lanes(sum);
+  }
+
   /// out [rows, dvp] += weights values.
   void add_values(const NearTile& tile, float* out) const {
     each_part(tile, [&](const NearPart& part) {

@@ -1,0 +1,230 @@
+#pragma once
+
+#include "performer/kernels/cpu/near/forward_rows.h"
+#include "performer/kernels/cpu/near/queries.h"
+#include "performer/kernels/cpu/near/sums.h"
+
+// The gradients of queries with a near field. Weights w and values of the exact keys and of the far
+// sums share a row's denominator D and its along = g . out:
+//   d score_ij       = w_ij / D (g_i . v_j - along_i)
+//   d log phi_r(q_i) = w_ir / D (g_i . S_r - along_i z_r), and the sum of these is what the log of
+// the query's own factor, -|x|^2 / 2, gets. Features are [mp, kChunk].
+namespace performer::kernels::PERFORMER_ISA {
+
+struct NearBackwardArgs {
+  const BackwardInputs& in;
+  const BackwardOutputs& out;
+  RowFacts rows;
+};
+
+class BackwardQueries {
+ public:
+  BackwardQueries(const FavorProblem& p, const Sizes& s, Scratch& scratch,
+                  const NearBackwardArgs& args)
+      : problem_(p),
+        sizes_(s),
+        args_(args),
+        keys_(p, s, scratch),
+        window_(p, s, scratch, true),
+        projection_(p, s, scratch),
+        scores_(p, s, scratch),
+        products_(p, s, scratch),
+        queries_(p, s, scratch),
+        q_t_(scratch.floats(s.dp * kChunk)),
+        g_t_(scratch.floats(s.dvp * kChunk)),
+        u_(scratch.floats(s.mp * kChunk)),
+        slope_(scratch.floats(s.mp * kChunk)),
+        dx_(scratch.floats(kChunk * s.dp)),
+        along_(scratch.floats(kChunk)),
+        denominator_(scratch.floats(kChunk)),
+        own_(scratch.floats(kChunk)),
+        zeros_(scratch.floats(most(s.dp, kChunk))) {
+    zero(zeros_, most(s.dp, kChunk));
+  }
+
+  static std::int64_t floats(const FavorProblem& p, const Sizes& s) {
+    return KeySums::floats(s) + Window::floats(p, s, true) + Projection::floats(s) +
+           2 * NearScores::floats(p) + QueryTile::floats(s) +
+           kChunk * (2 * s.dp + s.dvp + 2 * s.mp + 4) + s.dp + 10 * kLine;
+  }
+
+  void begin(const Slots& at, std::int64_t state_head) {
+    at_ = &at, head_ = state_head;
+    window_.clear();
+    const auto group = problem_.heads / problem_.state_heads;
+    zero_tokens(problem_, args_.out.q, at, head_ * group, group, sizes_.d, zeros_);
+  }
+  void add(std::int64_t c, State& to) { keys_.add(*at_, head_, c, to); }
+  void finish(State&) {}
+
+  void use(std::int64_t c, const State& far) {
+    const auto take = [&](std::int64_t index) { return &window_.take(*at_, head_, index); };
+    NearTile tile{take(c - 1), take(c), nullptr, 0, 0};
+    if (!problem_.causal && c + 1 < at_->blocks()) tile.after = take(c + 1);
+    const auto group = problem_.heads / problem_.state_heads;
+    each_tile(*at_, c, kChunk, [&](Slots::Range range, std::int64_t offset) {
+      tile.offset = offset, tile.rows = range.end - range.begin;
+      for (std::int64_t g = 0; g < group; ++g) {
+        const auto head = head_ * group + g;
+        queries_.load(*at_, head, range, args_.in.grad_out);
+        queries_.make_factors(*at_, head, range.begin);
+        if (sizes_.m > 0) projection_.pack_queries(head);
+        gradient(tile, far);
+        store_tokens(args_.out.q, problem_.dtype, at_->span.batch, head,
+                     at_->span.begin + range.begin, tile.rows, sizes_.d, sizes_.dp, dx_);
+      }
+    });
+  }
+
+ private:
+  void gradient(const NearTile& tile, const State& far) {
+    const auto& s = sizes_;
+    float log2[kChunk] = {};
+    scores_.form(tile, queries_.q());
+    products_.multiply_values(tile, queries_.g());
+    if (s.m > 0) {
+      transpose_tokens(queries_.q(), tile.rows, s.dp, q_t_);
+      transpose_tokens(queries_.g(), tile.rows, s.dvp, g_t_);
+      projection_.feature_major(q_t_, zeros_, u_);
+      gemm<Plus::kNothing>(s.mp, kChunk, s.dv, {far.sum, s.dvp, 1}, Right::rows(g_t_, kChunk),
+                           slope_, kChunk);
+    }
+    row_scales(tile, far, log2);
+    weigh(tile, far, log2);
+    finish_far(tile, far);
+    for (std::int64_t i = 0; i < tile.rows; ++i) finish_near(tile, i);
+    each_near_part(tile);
+    float *to_log2 = args_.rows.log2 + queries_.row(),
+          *to_denominator = args_.rows.denominator + queries_.row(),
+          *to_along = args_.rows.along + queries_.row();
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      to_log2[i] = log2[i], to_denominator[i] = denominator_[i], to_along[i] = along_[i];
+    }
+  }
+
+  void row_scales(const NearTile& tile, const State& far, float* log2) const {
+    Vec top[kChunk / kLanes];
+    for (Vec& v : top) v = splat(-__builtin_inff());
+    for (std::int64_t r = 0; r < sizes_.mp; ++r) {
+      const Vec c = splat(far.scale[r]);
+#pragma GCC unroll 16
+      for (int n = 0; n < kChunk / kLanes; ++n) {
+        const auto i = n * kLanes;
+        top[n] = max(load(u_ + r * kChunk + i) + (c + load(queries_.whole() + i)), top[n]);
+      }
+    }
+    float tops[kChunk];
+    for (int n = 0; n < kChunk / kLanes; ++n) store(tops + n * kLanes, top[n]);
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      const float near = scores_.top(tile, i);
+      log2[i] = round_up_log2(near > tops[i] ? near : tops[i]);
+    }
+  }
+
+  // u_ and scores become weights; the denominators and `along` of all rows.
+  void weigh(const NearTile& tile, const State& far, const float* log2) {
+    Vec sum[kChunk / kLanes] = {}, along[kChunk / kLanes] = {};
+    for (std::int64_t r = 0; r < sizes_.mp; ++r) {
+      const Vec c = splat(far.scale[r]), z = splat(far.normalizer[r]);
+#pragma GCC unroll 16
+      for (int n = 0; n < kChunk / kLanes; ++n) {
+        const auto i = n * kLanes;
+        float* at = u_ + r * kChunk + i;
+        const Vec shift = load(log2 + i) - load(queries_.whole() + i);
+        const Vec w = exp2(load(at) + (c - shift)) * load(queries_.fraction() + i);
+        store(at, w);
+        sum[n] += w * z;
+        along[n] += w * load(slope_ + r * kChunk + i);
+      }
+    }
+    for (int n = 0; n < kChunk / kLanes; ++n) {
+      store(denominator_ + n * kLanes, sum[n]);
+      store(along_ + n * kLanes, along[n]);
+    }
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      denominator_[i] += scores_.exponentials(tile, i, log2[i]);
+      const float one_over = denominator_[i] == 0 ? 0 : 1 / denominator_[i];
+      // Weights of exact keys are divided one by one: that of a single key is then 1.
+      along_[i] = along_[i] * one_over + shares(tile, i);
+    }
+  }
+
+  // Weights of exact keys become shares; their part of `along`.
+  float shares(const NearTile& tile, std::int64_t i) {
+    float *w = scores_.row(i), *product = products_.row(i);
+    const Vec divisor = splat(denominator_[i] == 0 ? 1 : denominator_[i]);
+    Vec along{};
+    for (std::int64_t j = 0; j < scores_.columns(tile, i); j += kLanes) {
+      const Vec p = load(w + j) / divisor;
+      store(w + j, p);
+      along += p * load(product + j);
+    }
+    return sum_lanes(along);
+  }
+
+  // dx_ of the far field.
+  void finish_far(const NearTile& tile, const State& far) {
+    const auto& s = sizes_;
+    zero(dx_, kChunk * s.dp);
+    if (s.m == 0) return;
+    Vec inverse[kChunk / kLanes], total[kChunk / kLanes] = {};
+    for (int n = 0; n < kChunk / kLanes; ++n) {
+      const Vec d = load(denominator_ + n * kLanes);
+      inverse[n] = d == Vec{} ? Vec{} : splat(1) / d;
+    }
+    for (std::int64_t r = 0; r < s.mp; ++r) {
+      const Vec z = splat(far.normalizer[r]);
+#pragma GCC unroll 16
+      for (int n = 0; n < kChunk / kLanes; ++n) {
+        const auto at = r * kChunk + n * kLanes;
+        const Vec difference = load(slope_ + at) - load(along_ + n * kLanes) * z;
+        const Vec g = difference * inverse[n] * load(u_ + at);
+        store(slope_ + at, g);
+        total[n] += g;
+      }
+    }
+    projection_.pull_back({slope_, 1, kChunk}, tile.rows, dx_);
+    if (!problem_.norm_term) return;
+    for (int n = 0; n < kChunk / kLanes; ++n) store(own_ + n * kLanes, total[n]);
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      const Vec factor = splat(static_cast<float>(problem_.scale) * own_[i]);
+      for (std::int64_t e = 0; e < s.dp; e += kLanes) {
+        float* at = dx_ + i * s.dp + e;
+        store(at, load(at) - factor * load(queries_.q() + i * s.dp + e));
+      }
+    }
+  }
+
+  // Shares become the gradients of scale-free scores.
+  void finish_near(const NearTile& tile, std::int64_t i) {
+    float* p = scores_.row(i);
+    const float* product = products_.row(i);
+    const Vec along = splat(along_[i]), scale = splat(static_cast<float>(problem_.scale));
+    for (std::int64_t j = 0; j < scores_.columns(tile, i); j += kLanes) {
+      store(p + j, load(p + j) * (load(product + j) - along) * scale);
+    }
+  }
+
+  void each_near_part(const NearTile& tile) {
+    const auto& s = sizes_;
+    scores_.each_part(tile, [&](const NearPart& part) {
+      gemm<Plus::kSelf>(part.rows, s.dp, part.keys,
+                        {scores_.row(part.first) + part.column, scores_.ld(), 1},
+                        Right::rows(part.block.x, s.dp), dx_ + part.first * s.dp, s.dp);
+    });
+  }
+
+  const FavorProblem& problem_;
+  const Sizes& sizes_;
+  const NearBackwardArgs& args_;
+  KeySums keys_;
+  Window window_;
+  Projection projection_;
+  NearScores scores_, products_;
+  QueryTile queries_;
+  float *q_t_, *g_t_, *u_, *slope_, *dx_, *along_, *denominator_, *own_, *zeros_;
+  const Slots* at_ = nullptr;
+  std::int64_t head_ = 0;
+};
+
+}  // namespace performer::kernels::PERFORMER_ISA
