@@ -4,7 +4,8 @@
 
 // The gradients of keys and values with a near field. Far rows come as the sum over their features,
 //   dS_r = sum_i w_ir / D_i [g_i, -along_i],  d log phi_r(k) = phi_r (v . dS_r + dz_r),  dv = phi dS
-// and the rows that see the keys exactly one by one (backward_queries.h). Features are [mp, kChunk].
+// What the rows give that see the keys exactly is there already (backward_queries.h), but for those
+// of another stretch. Features are [mp, kChunk].
 namespace performer::kernels::PERFORMER_ISA {
 
 /// What rows add to dS.
@@ -21,7 +22,9 @@ class RowSums {
   }
 
   /// `rows` are loaded, and their g is lost.
-  void add(const QueryTile& rows, std::int64_t head, const RowFacts& facts, State& to) {
+  /// Whether there were any.
+  bool add(const QueryTile& rows, std::int64_t head, const RowFacts& facts, State& to,
+           Holds holds) {
     const auto& s = sizes_;
     float along[kChunk] = {};
     bool any = false;
@@ -36,10 +39,10 @@ class RowSums {
       float* g = rows.g() + i * s.dvp;
       for (std::int64_t e = 0; e < s.dvp; e += kLanes) store(g + e, load(g + e) * factor);
     }
-    if (!any) return;
+    if (!any) return false;
     projection_.pack_queries(head);
     projection_.token_major(rows.q(), rows.count(), token_, features_);
-    lift_scales(s, features_, rows.count(), to);
+    set_scales(s, features_, rows.count(), to, holds);
     for (std::int64_t n = 0; n < s.mp; n += kLanes) {
       const Vec c = load(to.scale + n);
       Vec sum{};
@@ -51,8 +54,8 @@ class RowSums {
       }
       store(to.normalizer + n, load(to.normalizer + n) - sum);
     }
-    gemm<Plus::kSelf>(s.mp, s.dvp, rows.count(), {features_, 1, s.ldf},
-                      Right::rows(rows.g(), s.dvp), to.sum, s.dvp);
+    add_products(s, features_, rows.count(), rows.g(), to, holds);
+    return true;
   }
 
  private:
@@ -94,19 +97,20 @@ class BackwardKeys {
            14 * kLine;
   }
 
-  void begin(const Slots& at, std::int64_t state_head) {
-    at_ = &at, head_ = state_head;
+  void begin(const Slots& at, std::int64_t state_head, const Stretch& stretch) {
+    at_ = &at, head_ = state_head, stretch_ = stretch;
     zero_tokens(problem_, args_.out.k, at, head_, 1, sizes_.d, zeros_);
     zero_tokens(problem_, args_.out.v, at, head_, 1, sizes_.dv, zeros_);
   }
   void finish(State&) {}
 
-  void add(std::int64_t c, State& to) {
+  void add(std::int64_t c, State& to, Holds holds) {
     if (sizes_.m == 0) return;
     each_rows(c, [&](std::int64_t head, Slots::Range range, std::int64_t) {
       rows_.make_factors(*at_, head, range.begin);
-      sums_.add(rows_, head, args_.rows, to);
+      if (sums_.add(rows_, head, args_.rows, to, holds)) holds = Holds::kSums;
     });
+    if (holds == Holds::kNothing) to.clear(sizes_);
   }
 
   void use(std::int64_t c, const State& far) {
@@ -117,13 +121,10 @@ class BackwardKeys {
       far_gradient(count, far);
       const auto last = least(c + 1, at_->blocks() - 1);
       for (auto rows = problem_.causal ? c : most(c - 1, std::int64_t{1}); rows <= last; ++rows) {
-        each_rows(rows, [&](std::int64_t, Slots::Range of_rows, std::int64_t row_offset) {
-          const bool own = problem_.causal && rows == c;
-          if (own && row_offset + rows_.count() <= offset) return;
-          (void)of_rows;
-          near_gradient(count, own ? row_offset - offset : kChunk);
-        });
+        if (rows >= stretch_.begin && rows < stretch_.end) continue;
+        each_rows(rows, [&](std::int64_t, Slots::Range, std::int64_t) { near_gradient(count); });
       }
+      add_stored(range);
       const auto first = at_->span.begin + range.begin;
       store_tokens(args_.out.k, problem_.dtype, at_->span.batch, head_, first, count, s.d, s.dp,
                    dx_);
@@ -191,8 +192,22 @@ class BackwardKeys {
     }
   }
 
-  // Of the rows at hand, which see the keys exactly: row i those up to seen + i.
-  void near_gradient(std::int64_t count, std::int64_t seen) {
+  // dx_ and dv_ of the rows of the stretch that see the keys exactly.
+  void add_stored(Slots::Range range) {
+    const auto& s = sizes_;
+    const auto first = at_->span.begin + range.begin, count = range.end - range.begin;
+    load_tokens(args_.out.k, problem_.dtype, at_->span.batch, head_, first, count, s.d, s.dp, x_);
+    load_tokens(args_.out.v, problem_.dtype, at_->span.batch, head_, first, count, s.dv, s.dvp, v_);
+    for (std::int64_t i = 0; i < count * s.dp; i += kLanes) {
+      store(dx_ + i, load(dx_ + i) + load(x_ + i));
+    }
+    for (std::int64_t i = 0; i < count * s.dvp; i += kLanes) {
+      store(dv_ + i, load(dv_ + i) + load(v_ + i));
+    }
+  }
+
+  // Of the rows at hand, which see all of the keys exactly.
+  void near_gradient(std::int64_t count) {
     const auto& s = sizes_;
     const auto rows = rows_.count(), columns = round_up(count, kLanes);
     const Vec to_log2 = splat(static_cast<float>(problem_.scale * 1.4426950408889634074));
@@ -205,7 +220,7 @@ class BackwardKeys {
       float *weight = weights_ + i * kChunk, *product = products_ + i * kChunk;
       const auto row = rows_.row() + i;
       const float denominator = args_.rows.denominator[row];
-      const auto end = denominator == 0 ? 0 : most(std::int64_t{0}, least(columns, seen + i + 1));
+      const auto end = denominator == 0 ? 0 : columns;
       const Vec shift = splat(args_.rows.log2[row]), along = splat(args_.rows.along[row]);
       const Vec divisor = splat(denominator);
       for (std::int64_t j = 0; j < end; j += kLanes) {
@@ -234,6 +249,7 @@ class BackwardKeys {
       *zeros_;
   float zero_columns_[kChunk] = {};
   const Slots* at_ = nullptr;
+  Stretch stretch_{};
   std::int64_t head_ = 0;
 };
 

@@ -2,7 +2,7 @@
 
 #include "performer/kernels/cpu/near/forward_rows.h"
 #include "performer/kernels/cpu/near/queries.h"
-#include "performer/kernels/cpu/near/sums.h"
+#include "performer/kernels/cpu/near/stretch.h"
 
 // The gradients of queries with a near field. Weights w and values of the exact keys and of the far
 // sums share a row's denominator D and its along = g . out:
@@ -48,13 +48,13 @@ class BackwardQueries {
            kChunk * (2 * s.dp + s.dvp + 2 * s.mp + 4) + s.dp + 10 * kLine;
   }
 
-  void begin(const Slots& at, std::int64_t state_head) {
-    at_ = &at, head_ = state_head;
+  void begin(const Slots& at, std::int64_t state_head, const Stretch& stretch) {
+    at_ = &at, head_ = state_head, stretch_ = stretch;
     window_.clear();
     const auto group = problem_.heads / problem_.state_heads;
     zero_tokens(problem_, args_.out.q, at, head_ * group, group, sizes_.d, zeros_);
   }
-  void add(std::int64_t c, State& to) { keys_.add(*at_, head_, c, to); }
+  void add(std::int64_t c, State& to, Holds holds) { keys_.add(*at_, head_, c, to, holds); }
   void finish(State&) {}
 
   void use(std::int64_t c, const State& far) {
@@ -74,6 +74,8 @@ class BackwardQueries {
                      at_->span.begin + range.begin, tile.rows, sizes_.d, sizes_.dp, dx_);
       }
     });
+    store_keys(*tile.prior);
+    if (c + 1 == stretch_.end) store_keys(*tile.own);
   }
 
  private:
@@ -92,8 +94,11 @@ class BackwardQueries {
     row_scales(tile, far, log2);
     weigh(tile, far, log2);
     finish_far(tile, far);
+    scores_.clear_rest(tile);
+    add_to_keys(tile, queries_.g(), s.dvp, &NearBlock::dv);
     for (std::int64_t i = 0; i < tile.rows; ++i) finish_near(tile, i);
-    each_near_part(tile);
+    add_to_keys(tile, queries_.q(), s.dp, &NearBlock::dk);
+    add_to_queries(tile);
     float *to_log2 = args_.rows.log2 + queries_.row(),
           *to_denominator = args_.rows.denominator + queries_.row(),
           *to_along = args_.rows.along + queries_.row();
@@ -205,7 +210,36 @@ class BackwardQueries {
     }
   }
 
-  void each_near_part(const NearTile& tile) {
+  // Of keys in the stretch: those of its neighbours come from the walk over keys.
+  void add_to_keys(const NearTile& tile, const float* rows, std::int64_t width,
+                   float* NearBlock::*to) const {
+    std::int64_t column = 0;
+    NearBlock* blocks[] = {tile.prior, tile.own, tile.after};
+    for (NearBlock* block : blocks) {
+      if (block != nullptr && holds(block->index)) {
+        scores_.add_transposed(tile, column, rows, width, block->*to);
+      }
+      column += scores_.padded();
+    }
+  }
+
+  bool holds(std::int64_t block) const { return block >= stretch_.begin && block < stretch_.end; }
+
+  // What the rows of the stretch give to a block of keys, for the walk over keys to add to.
+  void store_keys(const NearBlock& block) const {
+    if (!holds(block.index)) return;
+    const auto& s = sizes_;
+    const auto slot = block.index * at_->b;
+    const auto range = at_->range(slot, slot + at_->b);
+    const auto skipped = at_->first - at_->origin + range.begin - slot;
+    const auto first = at_->span.begin + range.begin, count = range.end - range.begin;
+    store_tokens(args_.out.k, problem_.dtype, at_->span.batch, head_, first, count, s.d, s.dp,
+                 block.dk + skipped * s.dp);
+    store_tokens(args_.out.v, problem_.dtype, at_->span.batch, head_, first, count, s.dv, s.dvp,
+                 block.dv + skipped * s.dvp);
+  }
+
+  void add_to_queries(const NearTile& tile) {
     const auto& s = sizes_;
     scores_.each_part(tile, [&](const NearPart& part) {
       gemm<Plus::kSelf>(part.rows, s.dp, part.keys,
@@ -224,6 +258,7 @@ class BackwardQueries {
   QueryTile queries_;
   float *q_t_, *g_t_, *u_, *slope_, *dx_, *along_, *denominator_, *own_, *zeros_;
   const Slots* at_ = nullptr;
+  Stretch stretch_{};
   std::int64_t head_ = 0;
 };
 

@@ -23,13 +23,13 @@ class NearForward {
     return KeySums::floats(s) + Window::floats(p, s, false) + ForwardRows::floats(p, s);
   }
 
-  void begin(const Slots& at, std::int64_t state_head) {
+  void begin(const Slots& at, std::int64_t state_head, const Stretch&) {
     at_ = &at, head_ = state_head;
     window_.clear();
     if (at.origin > 0) write_zeros();
   }
 
-  void add(std::int64_t c, State& to) { keys_.add(*at_, head_, c, to); }
+  void add(std::int64_t c, State& to, Holds holds) { keys_.add(*at_, head_, c, to, holds); }
 
   void use(std::int64_t c, const State& far) {
     const auto take = [&](std::int64_t index) { return &window_.take(*at_, head_, index); };
@@ -40,7 +40,7 @@ class NearForward {
 
   void finish(State& sums) {
     const auto last = at_->blocks() - 2;
-    if (at_->joined() > last) keys_.add(*at_, head_, last, sums);
+    if (at_->joined() > last) keys_.add(*at_, head_, last, sums, Holds::kSums);
     sums.store(sizes_, outputs_.state, state_index(problem_, at_->sequence, head_));
     FinalNear(problem_, sizes_, *at_, head_).store(outputs_.near_state);
   }

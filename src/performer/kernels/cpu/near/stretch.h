@@ -1,10 +1,10 @@
 #pragma once
 
-#include "performer/kernels/cpu/state.h"
+#include "performer/kernels/cpu/near/sums.h"
 
 // The far field of a block, walking over a stretch of blocks: the sum of those before it and of
 // those after it, but for its neighbours. Nothing is ever subtracted from a sum. Sums of blocks are
-// made by add(block, state), which adds one to a state.
+// made by add(block, state, holds), which adds one to a state.
 namespace performer::kernels::PERFORMER_ISA {
 
 /// Blocks [begin, end) of a sequence of `blocks`.
@@ -28,12 +28,31 @@ inline void sum_states(const Sizes& s, const State& a, const State& b, State& to
   }
 }
 
+/// before += block, far = before + after, reading each once.
+inline void advance(const Sizes& s, State& before, const State& block, const State& after,
+                    State& far) {
+  for (std::int64_t r = 0; r < s.mp; ++r) {
+    const float up = most(before.scale[r], block.scale[r]), scale = most(up, after.scale[r]);
+    const float own = exp2_integer(before.scale[r] - up), more = exp2_integer(block.scale[r] - up);
+    const float up_factor = exp2_integer(up - scale);
+    const float after_factor = exp2_integer(after.scale[r] - scale);
+    before.scale[r] = up, far.scale[r] = scale;
+    before.normalizer[r] = before.normalizer[r] * own + block.normalizer[r] * more;
+    far.normalizer[r] = before.normalizer[r] * up_factor + after.normalizer[r] * after_factor;
+    for (auto i = r * s.dvp; i < (r + 1) * s.dvp; i += kLanes) {
+      const Vec sum = load(before.sum + i) * splat(own) + load(block.sum + i) * splat(more);
+      store(before.sum + i, sum);
+      store(far.sum + i, sum * splat(up_factor) + load(after.sum + i) * splat(after_factor));
+    }
+  }
+}
+
 /// Calls use(c) for the blocks of a stretch in order, `state` being the sum of blocks up to c - 2;
 /// at first of those up to begin - 2.
 template <class Add, class Use>
 inline void walk_up(const Stretch& stretch, State& state, Add add, Use use) {
   for (auto c = stretch.begin; c < stretch.end; ++c) {
-    if (c - 2 >= stretch.begin - 1) add(c - 2, state);
+    if (c - 2 >= stretch.begin - 1) add(c - 2, state, Holds::kSums);
     use(c, state);
   }
 }
@@ -42,7 +61,7 @@ inline void walk_up(const Stretch& stretch, State& state, Add add, Use use) {
 template <class Add, class Use>
 inline void walk_down(const Stretch& stretch, State& state, Add add, Use use) {
   for (auto c = stretch.end; c-- > stretch.begin;) {
-    if (c + 2 <= stretch.end && c + 2 < stretch.blocks) add(c + 2, state);
+    if (c + 2 <= stretch.end && c + 2 < stretch.blocks) add(c + 2, state, Holds::kSums);
     use(c, state);
   }
 }
@@ -77,8 +96,11 @@ class FarSums {
     State far = state(far_place());
     for (auto c = stretch.begin; c < stretch.end; ++c) {
       if ((c - stretch.begin) % kGroup == 0) open_group(c);
-      if (c - 2 >= stretch.begin - 1) sum_into(before, block(c - 2));
-      sum_states(s, before, after_block(c), far);
+      if (c - 2 >= stretch.begin - 1) {
+        advance(s, before, block(c - 2), after_block(c), far);
+      } else {
+        sum_states(s, before, after_block(c), far);
+      }
       use(c, far);
     }
   }
@@ -113,8 +135,7 @@ class FarSums {
     for (auto c = stretch_.end + 1; c >= stretch_.begin - 1; --c) {
       if (is_block(c)) {
         State own = block(c);
-        own.clear(sizes_);
-        add(c, own);
+        add(c, own, Holds::kNothing);
       }
       const auto use = c - 2;  // the block that sees those from c on as far
       if (use < stretch_.begin || use >= stretch_.end) continue;

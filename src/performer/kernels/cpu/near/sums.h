@@ -7,13 +7,36 @@
 // What a block of keys adds to the sums of the far field.
 namespace performer::kernels::PERFORMER_ISA {
 
-/// Adds features l [tokens, ldf], in units of log2 (they become features), and values to a state,
-/// whose scales rise as needed. One of the tokens at least is there.
-inline void add_features(const Sizes& s, float* l, std::int64_t tokens, const float* v,
-                         State& state) {
-  lift_scales(s, l, tokens, state);
-  key_exponentials(s, l, tokens, state.scale, state.normalizer);
-  gemm<Plus::kSelf>(s.mp, s.dvp, tokens, {l, 1, s.ldf}, Right::rows(v, s.dvp), state.sum, s.dvp);
+/// What a state holds when something is added to it: sums, or nothing that counts. A block's sum of
+/// its own is then written without having been cleared.
+enum class Holds : std::uint8_t { kSums, kNothing };
+
+/// The scales that features l [tokens, ldf], in units of log2, need. One of the tokens at least is
+/// there.
+inline void set_scales(const Sizes& s, const float* l, std::int64_t tokens, State& state,
+                       Holds holds) {
+  if (holds == Holds::kSums) return lift_scales(s, l, tokens, state);
+  zero(state.normalizer, s.mp);
+  for (std::int64_t n = 0; n < s.mp; n += kLanes) {
+    Vec top = splat(-__builtin_inff());
+    for (std::int64_t t = 0; t < tokens; ++t) top = max(load(l + t * s.ldf + n), top);
+    float tops[kLanes];
+    store(tops, top);
+    for (int lane = 0; lane < kLanes; ++lane) state.scale[n + lane] = round_up_log2(tops[lane]);
+  }
+  for (std::int64_t r = s.m; r < s.mp; ++r) state.scale[r] = kEmptyScale;
+}
+
+/// Adds features [tokens, ldf] times values [tokens, dvp].
+inline void add_products(const Sizes& s, const float* features, std::int64_t tokens,
+                         const float* values, State& state, Holds holds) {
+  const Left left{features, 1, s.ldf};
+  const Right right = Right::rows(values, s.dvp);
+  if (holds == Holds::kSums) {
+    gemm<Plus::kSelf>(s.mp, s.dvp, tokens, left, right, state.sum, s.dvp);
+  } else {
+    gemm<Plus::kNothing>(s.mp, s.dvp, tokens, left, right, state.sum, s.dvp);
+  }
 }
 
 class KeySums {
@@ -31,7 +54,7 @@ class KeySums {
     return Projection::floats(s) + kTile * (s.ldf + s.dp + s.dvp + 1) + 4 * kLine;
   }
 
-  void add(const Slots& at, std::int64_t state_head, std::int64_t block, State& to) {
+  void add(const Slots& at, std::int64_t state_head, std::int64_t block, State& to, Holds holds) {
     const auto& s = sizes_;
     if (s.m == 0) return;
     projection_.pack_keys(state_head);
@@ -42,8 +65,12 @@ class KeySums {
       load_slots(problem_, s, at, state_head, begin, count, keys, nullptr);
       if (!any_live(keys, count)) continue;
       projection_.token_major(x_, count, token_, features_);
-      add_features(s, features_, count, v_, to);
+      set_scales(s, features_, count, to, holds);
+      key_exponentials(s, features_, count, to.scale, to.normalizer);
+      add_products(s, features_, count, v_, to, holds);
+      holds = Holds::kSums;
     }
+    if (holds == Holds::kNothing) to.clear(s);
   }
 
  private:

@@ -22,8 +22,8 @@ inline std::int64_t most_blocks(const FavorProblem& p) {
 }
 
 /// Worker(p, s, scratch, args) has the pass over one block and what that adds to the sums:
-///   static floats(p, s);  begin(at, head);  add(c, state);  use(c, far);  finish(state), which
-/// gets the sums up to the last block but two.
+///   static floats(p, s);  begin(at, head, stretch);  add(c, state, holds);  use(c, far);
+///   finish(state), which gets the sums up to the last block but two.
 template <class Worker, class Args>
 class NearWalk {
  public:
@@ -97,15 +97,18 @@ class NearWalk {
     for (std::int64_t item = 0; item < items_.count() && number < last; ++item) {
       if (count_stretches(item) > 1 || number++ < first) continue;
       const Slots at(problem_, items_.sequence(item));
-      thread.worker.begin(at, items_.head(item));
+      const Stretch all{1, at.blocks(), at.blocks()};
+      thread.worker.begin(at, items_.head(item), all);
       thread.before.load(sizes_, initial_, index(item));
       thread.after.clear(sizes_);
-      walk(thread, {1, at.blocks(), at.blocks()});
+      walk(thread, all);
     }
   }
 
   void walk(Thread& thread, const Stretch& stretch) {
-    const auto add = [&](std::int64_t c, State& to) { thread.worker.add(c, to); };
+    const auto add = [&](std::int64_t c, State& to, Holds holds) {
+      thread.worker.add(c, to, holds);
+    };
     if (far_ == Far::kBoth) {
       thread.sums.walk(stretch, thread.before, thread.after, add,
                        [&](std::int64_t c, const State& far) { thread.worker.use(c, far); });
@@ -136,13 +139,13 @@ class NearWalk {
     };
     parallel(executor_, static_cast<int>(count), [&](int k) {
       Thread thread(*this);
-      thread.worker.begin(at, items_.head(item));
+      thread.worker.begin(at, items_.head(item), stretch(k));
       sum_parts(thread, stretch(k), before(k), after(k));
     });
     chain_sums(count, index(item));
     parallel(executor_, static_cast<int>(count), [&](int k) {
       Thread thread(*this);
-      thread.worker.begin(at, items_.head(item));
+      thread.worker.begin(at, items_.head(item), stretch(k));
       thread.before.copy(sizes_, before(k));
       thread.after.copy(sizes_, after(k));
       walk(thread, stretch(k));
@@ -152,7 +155,7 @@ class NearWalk {
   // What the next stretch has before it beside what this one has, and the previous one after it.
   void sum_parts(Thread& thread, const Stretch& own, State up, State down) {
     const auto add = [&](std::int64_t begin, std::int64_t end, State& to) {
-      for (auto c = begin; c < least(end, own.blocks); ++c) thread.worker.add(c, to);
+      for (auto c = begin; c < least(end, own.blocks); ++c) thread.worker.add(c, to, Holds::kSums);
     };
     up.clear(sizes_);
     add(own.begin + 1, own.end - 1, up);

@@ -23,6 +23,7 @@ struct NearBlock {
   float* v;       // [b, dvp]
   float* v_t;     // [dvp, bp]; backward passes alone
   float* finite;  // [b, dvp] v with 0 for what is not finite; v itself where all is
+  float *dk, *dv; // [b, dp], [b, dvp] gradients so far; backward passes alone
   float* bias;    // [bp] of the log2 of exact weights; -inf where there is no key
   std::int64_t index;
 };
@@ -37,6 +38,8 @@ class Window {
       block.x = scratch.floats(p.near * s.dp), block.x_t = scratch.floats(s.dp * bp_);
       block.v = scratch.floats(p.near * s.dvp);
       block.v_t = backward ? scratch.floats(s.dvp * bp_) : nullptr;
+      block.dk = backward ? scratch.floats(p.near * s.dp) : nullptr;
+      block.dv = backward ? scratch.floats(p.near * s.dvp) : nullptr;
       block.bias = scratch.floats(bp_);
       block.index = -1;
     }
@@ -45,8 +48,9 @@ class Window {
 
   static std::int64_t floats(const FavorProblem& p, const Sizes& s, bool backward) {
     const auto bp = round_up(p.near, kLanes);
-    return kTile + kBlocks * (p.near * (s.dp + 2 * s.dvp) + bp * (s.dp + (backward ? s.dvp : 0)) +
-                              bp + 6 * kLine) + kLine;
+    const auto gradients = backward ? s.dvp * bp + p.near * (s.dp + s.dvp) : 0;
+    return kTile + kLine +
+           kBlocks * (p.near * (s.dp + 2 * s.dvp) + bp * (s.dp + 1) + gradients + 8 * kLine);
   }
 
   /// Another sequence or head follows.
@@ -55,7 +59,7 @@ class Window {
   }
 
   /// A block of the sequence and head at hand. It stays until the third block after it is read.
-  const NearBlock& take(const Slots& at, std::int64_t state_head, std::int64_t index) {
+  NearBlock& take(const Slots& at, std::int64_t state_head, std::int64_t index) {
     NearBlock& block = blocks_[index % kBlocks];
     if (block.index == index) return block;
     const auto& s = sizes_;
@@ -72,6 +76,7 @@ class Window {
     if (block.v_t != nullptr) {
       if (bp_ > at.b) zero(block.v_t, s.dvp * bp_);
       transpose_columns(block.v, at.b, s.dvp, block.v_t, bp_);
+      zero(block.dk, at.b * s.dp), zero(block.dv, at.b * s.dvp);
     }
     block.finite = problem_.causal ? finite_values(block, at.b) : block.v;
     return block;
@@ -102,13 +107,13 @@ class Window {
 /// Rows of one block of queries, and the block of keys before; `after` is null where causal, or
 /// where there is none. Row i is in place `offset` + i of its block.
 struct NearTile {
-  const NearBlock *prior, *own, *after;
+  NearBlock *prior, *own, *after;
   std::int64_t offset, rows;
 };
 
 /// Rows [first, first + rows) of a tile, and the first `keys` keys of a block.
 struct NearPart {
-  const NearBlock& block;
+  NearBlock& block;
   const float* values;  // [keys, dvp]
   std::int64_t first, rows, keys;
   std::int64_t column;  // of the block's first key
@@ -131,6 +136,7 @@ class NearScores {
 
   float* row(std::int64_t i) const { return scores_ + i * ld_; }
   std::int64_t ld() const { return ld_; }
+  std::int64_t padded() const { return bp_; }
   /// Columns of row i that are formed; whole vectors.
   std::int64_t columns(const NearTile& tile, std::int64_t i) const {
     if (problem_.causal) {
@@ -187,6 +193,24 @@ class NearScores {
       sum += w;
     }
     return sum_lanes(sum);
+  }
+
+  /// Zeros for the keys of the own block that come later than all of a few rows: they are not
+  /// formed.
+  void clear_rest(const NearTile& tile) {
+    if (!problem_.causal) return;
+    const auto end = bp_ + round_up(tile.offset + tile.rows, kLanes);
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      zero(row(i) + columns(tile, i), end - columns(tile, i));
+    }
+  }
+
+  /// to [keys, width] += weights^T rows, of one of the tile's blocks, `column` its first.
+  void add_transposed(const NearTile& tile, std::int64_t column, const float* rows,
+                      std::int64_t width, float* to) const {
+    const bool own = problem_.causal && column == bp_;
+    gemm<Plus::kSelf>(own ? tile.offset + tile.rows : b_, width, tile.rows,
+                      {scores_ + column, 1, ld_}, Right::rows(rows, width), to, width);
   }
 
   /// out [rows, dvp] += weights values.
