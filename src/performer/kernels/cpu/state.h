@@ -7,10 +7,11 @@ namespace performer::kernels::PERFORMER_ISA {
 
 /// (S, z, c) of one head: true values are 2^c times those kept.
 struct State {
-  float* sum;         // [mp, dvp] S
-  float* normalizer;  // [mp] z
-  float* scale;       // [mp] c, integers; kEmptyScale where no key arrived
+  float* sum = nullptr;         // [mp, dvp] S
+  float* normalizer = nullptr;  // [mp] z
+  float* scale = nullptr;       // [mp] c, integers; kEmptyScale where no key arrived
 
+  State() = default;
   State(const Sizes& s, Scratch& scratch)
       : sum(scratch.floats(s.mp * s.dvp)),
         normalizer(scratch.floats(s.mp)),

@@ -10,7 +10,7 @@ namespace performer::kernels::PERFORMER_ISA {
 inline bool near_backward(const FavorProblem& p, const BackwardInputs& in,
                           const BackwardOutputs& out, const Executor& executor) {
   const Sizes s(p);
-  using Queries = NearWalk<BackwardQueries, NearBackwardArgs>;
+  using Queries = NearWalk<BackwardQueries, NearBackwardArgs, BackwardKeys>;
   using KeyWalk = NearWalk<BackwardKeys, NearBackwardArgs>;
   Queries queries(p, s, p.causal ? Far::kBefore : Far::kBoth, executor);
   KeyWalk keys(p, s, p.causal ? Far::kAfter : Far::kBoth, executor);
@@ -20,7 +20,7 @@ inline bool near_backward(const FavorProblem& p, const BackwardInputs& in,
       call_workspace(static_cast<std::size_t>(facts + room) * sizeof(float)));
   const NearBackwardArgs args{in, out, RowFacts::in(memory, p)};
   queries.run(p.initial, args, memory + facts);
-  keys.run({}, args, memory + facts);
+  keys.run({}, args, memory + facts, !p.causal);  // causal or cut: sums of rows are formed anew
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "performer/kernels/cpu/backward.h"
 #include "performer/kernels/cpu/near/forward_rows.h"
 #include "performer/kernels/cpu/near/queries.h"
 #include "performer/kernels/cpu/near/stretch.h"
@@ -57,7 +58,12 @@ class BackwardQueries {
   void add(std::int64_t c, State& to, Holds holds) { keys_.add(*at_, head_, c, to, holds); }
   void finish(State&) {}
 
+  /// The sum of the rows of the block used next goes there, too: w_i / D_i [g_i, -along_i] in the
+  /// scales of the keys far from them, which are those of all pairs that it will be in.
+  void keep(const State& sum) { kept_ = sum, keeps_ = true; }
+
   void use(std::int64_t c, const State& far) {
+    Holds holds = Holds::kNothing;
     const auto take = [&](std::int64_t index) { return &window_.take(*at_, head_, index); };
     NearTile tile{take(c - 1), take(c), nullptr, 0, 0};
     if (!problem_.causal && c + 1 < at_->blocks()) tile.after = take(c + 1);
@@ -70,18 +76,23 @@ class BackwardQueries {
         queries_.make_factors(*at_, head, range.begin);
         if (sizes_.m > 0) projection_.pack_queries(head);
         gradient(tile, far);
+        if (keeps_ && sizes_.m > 0) sum_rows(tile, far, holds);
+        holds = Holds::kSums;
         store_tokens(args_.out.q, problem_.dtype, at_->span.batch, head,
                      at_->span.begin + range.begin, tile.rows, sizes_.d, sizes_.dp, dx_);
       }
     });
     store_keys(*tile.prior);
     if (c + 1 == stretch_.end) store_keys(*tile.own);
+    if (keeps_ && holds == Holds::kNothing) kept_.clear(sizes_);
+    keeps_ = false;
   }
 
  private:
   void gradient(const NearTile& tile, const State& far) {
     const auto& s = sizes_;
-    float log2[kChunk] = {};
+    float log2[kChunk];
+    for (float& scale : log2) scale = 0x1p30F;  // of rows that are not there: weights of 0
     scores_.form(tile, queries_.q());
     products_.multiply_values(tile, queries_.g());
     if (s.m > 0) {
@@ -210,6 +221,32 @@ class BackwardQueries {
     }
   }
 
+  // u_ holds w. g is divided on the way.
+  void sum_rows(const NearTile& tile, const State& far, Holds holds) {
+    const auto& s = sizes_;
+    float along[kChunk] = {};
+    for (std::int64_t i = 0; i < tile.rows; ++i) {
+      const float inverse = denominator_[i] == 0 ? 0 : 1 / denominator_[i];
+      divide_gradient(s, queries_.g() + i * s.dvp, inverse);
+      along[i] = along_[i] * inverse;
+    }
+    const Left left{u_, kChunk, 1};
+    const Right right = Right::rows(queries_.g(), s.dvp);
+    if (holds == Holds::kSums) {
+      gemm<Plus::kSelf>(s.mp, s.dvp, tile.rows, left, right, kept_.sum, s.dvp);
+    } else {
+      gemm<Plus::kNothing>(s.mp, s.dvp, tile.rows, left, right, kept_.sum, s.dvp);
+    }
+    for (std::int64_t r = 0; r < s.mp; ++r) {
+      Vec sum{};
+      for (std::int64_t i = 0; i < kChunk; i += kLanes) {
+        sum += load(u_ + r * kChunk + i) * load(along + i);
+      }
+      kept_.scale[r] = far.scale[r] > kReachedScale ? -far.scale[r] : kEmptyScale;
+      kept_.normalizer[r] = (holds == Holds::kSums ? kept_.normalizer[r] : 0) - sum_lanes(sum);
+    }
+  }
+
   // Of keys in the stretch: those of its neighbours come from the walk over keys.
   void add_to_keys(const NearTile& tile, const float* rows, std::int64_t width,
                    float* NearBlock::*to) const {
@@ -259,6 +296,8 @@ class BackwardQueries {
   float *q_t_, *g_t_, *u_, *slope_, *dx_, *along_, *denominator_, *own_, *zeros_;
   const Slots* at_ = nullptr;
   Stretch stretch_{};
+  State kept_{};
+  bool keeps_ = false;
   std::int64_t head_ = 0;
 };
 

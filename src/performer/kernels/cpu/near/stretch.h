@@ -72,17 +72,17 @@ class FarSums {
  public:
   /// Sums that a thread keeps: 1,024 blocks of 256 features and values of width 64.
   static constexpr std::int64_t kMostBytes = std::int64_t{80} << 20;
-  static constexpr std::int64_t kGroup = 8;
+  static constexpr std::int64_t kGroup = 6;
 
   FarSums(const Sizes& s, float* memory) : sizes_(s), memory_(memory) {}
 
   static std::int64_t slot(const Sizes& s) { return round_up(State::floats(s), kLine); }
   /// Numbers that a stretch of so many blocks takes.
   static std::int64_t floats(const Sizes& s, std::int64_t blocks) {
-    return (blocks + 2 + groups(blocks) + kGroup + 1) * slot(s);
+    return (blocks + 4 + groups(blocks) + kGroup + 1) * slot(s);
   }
   static std::int64_t longest(const Sizes& s) {
-    const auto states = kMostBytes / 4 / slot(s) - kGroup - 4;
+    const auto states = kMostBytes / 4 / slot(s) - kGroup - 6;
     return most<std::int64_t>(states * kGroup / (kGroup + 1), kGroup);
   }
 
@@ -90,7 +90,26 @@ class FarSums {
   /// end - 3; far(c) is handed to use.
   template <class Add, class Use>
   void walk(const Stretch& stretch, State& before, State& after, Add add, Use use) {
-    stretch_ = stretch;
+    stretch_ = stretch, shift_ = 2;
+    walk_blocks(before, after, add, use);
+  }
+
+  /// Room for another sum of block c, from when it is used to the next walk: that of the sum of
+  /// block c - 2, which has been added up.
+  State room_for(std::int64_t c) const { return state(c - stretch_.begin + 1); }
+
+  /// Walks over the sums that are in these rooms. The stretch is a whole sequence.
+  template <class Use>
+  void walk_rooms(State& before, State& after, Use use) {
+    shift_ = 0;
+    room_for(0).clear(sizes_);
+    walk_blocks(before, after, [](std::int64_t, const State&, Holds) {}, use);
+  }
+
+ private:
+  template <class Add, class Use>
+  void walk_blocks(State& before, State& after, Add add, Use use) {
+    const Stretch stretch = stretch_;
     const auto& s = sizes_;
     make_blocks(after, add);
     State far = state(far_place());
@@ -105,17 +124,17 @@ class FarSums {
     }
   }
 
- private:
   static std::int64_t groups(std::int64_t blocks) { return (blocks + kGroup - 1) / kGroup; }
 
-  // In memory: the blocks begin - 1 ... end, what lies behind each group, the group at hand, far.
+  // In memory: two rooms, the blocks begin - 1 ... end, what lies behind each group, the group at
+  // hand, far.
   State state(std::int64_t place) const {
     Scratch scratch(memory_ + place * slot(sizes_));
     return State(sizes_, scratch);
   }
-  State block(std::int64_t c) const { return state(c - stretch_.begin + 1); }
-  State behind(std::int64_t group) const { return state(stretch_.length() + 2 + group); }
-  std::int64_t group_place() const { return stretch_.length() + 2 + groups(stretch_.length()); }
+  State block(std::int64_t c) const { return state(c - stretch_.begin + 1 + shift_); }
+  State behind(std::int64_t group) const { return state(stretch_.length() + 4 + group); }
+  std::int64_t group_place() const { return stretch_.length() + 4 + groups(stretch_.length()); }
   std::int64_t far_place() const { return group_place() + kGroup; }
   std::int64_t last_of_group(std::int64_t c) const {
     const auto group = (c - stretch_.begin) / kGroup;
@@ -155,6 +174,7 @@ class FarSums {
   const Sizes& sizes_;
   float* memory_;
   Stretch stretch_{};
+  std::int64_t shift_ = 0;
 };
 
 }  // namespace performer::kernels::PERFORMER_ISA

@@ -24,7 +24,15 @@ inline std::int64_t most_blocks(const FavorProblem& p) {
 /// Worker(p, s, scratch, args) has the pass over one block and what that adds to the sums:
 ///   static floats(p, s);  begin(at, head, stretch);  add(c, state, holds);  use(c, far);
 ///   finish(state), which gets the sums up to the last block but two.
-template <class Worker, class Args>
+/// A worker of two passes over whole sequences in both directions has the second as Next. What that
+/// sums up, the first one's use leaves in the state that keep(state) hands it.
+struct NoNext {
+  template <class Args>
+  NoNext(const FavorProblem&, const Sizes&, Scratch&, const Args&) {}
+  static std::int64_t floats(const FavorProblem&, const Sizes&) { return 0; }
+};
+
+template <class Worker, class Args, class Next = NoNext>
 class NearWalk {
  public:
   NearWalk(const FavorProblem& p, const Sizes& s, Far far, const Executor& executor)
@@ -47,10 +55,13 @@ class NearWalk {
     return 2 * stretches * FarSums::slot(sizes_);
   }
 
-  void run(const StateView& initial, const Args& args, float* room) {
+  /// skips_whole: another walk has been over the items that are not cut.
+  void run(const StateView& initial, const Args& args, float* room, bool skips_whole = false) {
     initial_ = initial, args_ = &args, room_ = room;
     std::int64_t whole = 0;
-    for (std::int64_t item = 0; item < items_.count(); ++item) whole += count_stretches(item) == 1;
+    for (std::int64_t item = 0; item < items_.count(); ++item) {
+      whole += !skips_whole && count_stretches(item) == 1;
+    }
     const auto tasks = least<std::int64_t>(executor_.threads, whole);
     if (whole > 0) {
       parallel(executor_, static_cast<int>(tasks),
@@ -67,11 +78,13 @@ class NearWalk {
     Thread(const NearWalk& walk)
         : scratch(thread_workspace(static_cast<std::size_t>(walk.thread_floats()) * 4)),
           worker(walk.problem_, walk.sizes_, scratch, *walk.args_),
+          next(walk.problem_, walk.sizes_, scratch, *walk.args_),
           before(walk.sizes_, scratch),
           after(walk.sizes_, scratch),
           sums(walk.sizes_, scratch.floats(walk.sum_floats())) {}
     Scratch scratch;
     Worker worker;
+    Next next;
     State before, after;
     FarSums sums;
   };
@@ -80,7 +93,7 @@ class NearWalk {
     return far_ == Far::kBoth ? FarSums::floats(sizes_, longest_) : 0;
   }
   std::int64_t thread_floats() const {
-    return Worker::floats(problem_, sizes_) + 2 * State::floats(sizes_) + sum_floats() + 2 * kLine;
+    return Worker::floats(problem_, sizes_) + Next::floats(problem_, sizes_) + 2 * State::floats(sizes_) + sum_floats() + 2 * kLine;
   }
 
   std::int64_t count_stretches(std::int64_t item) const {
@@ -101,8 +114,31 @@ class NearWalk {
       thread.worker.begin(at, items_.head(item), all);
       thread.before.load(sizes_, initial_, index(item));
       thread.after.clear(sizes_);
+      if constexpr (kTwice) {
+        if (far_ == Far::kBoth) {
+          walk_twice(thread, at, items_.head(item), all);
+          continue;
+        }
+      }
       walk(thread, all);
     }
+  }
+
+  static constexpr bool kTwice = !__is_same(Next, NoNext);
+
+  void walk_twice(Thread& thread, const Slots& at, std::int64_t head, const Stretch& all) {
+    thread.sums.walk(
+        all, thread.before, thread.after,
+        [&](std::int64_t c, State& to, Holds holds) { thread.worker.add(c, to, holds); },
+        [&](std::int64_t c, const State& far) {
+          thread.worker.keep(thread.sums.room_for(c));
+          thread.worker.use(c, far);
+        });
+    thread.next.begin(at, head, all);
+    thread.before.clear(sizes_), thread.after.clear(sizes_);
+    thread.sums.walk_rooms(thread.before, thread.after, [&](std::int64_t c, const State& far) {
+      thread.next.use(c, far);
+    });
   }
 
   void walk(Thread& thread, const Stretch& stretch) {
