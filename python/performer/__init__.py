@@ -1,5 +1,8 @@
 """FAVOR+ attention ("Rethinking Attention with Performers"): softmax attention at linear cost."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from performer._library import load as _load
 
 # The modules below name operators that exist only once the library is loaded.
@@ -23,6 +26,24 @@ from performer.multihead import MultiheadAttention  # noqa: E402
 from performer.projection import Projection, draw_projection, draw_structured  # noqa: E402
 from performer.sdpa import FavorSDPA, scaled_dot_product_attention  # noqa: E402
 from performer.state import FavorState  # noqa: E402
+
+if _TYPE_CHECKING:
+    from performer.transformers import FavorCache as FavorCache
+    from performer.transformers import patch as patch
+    from performer.transformers import unpatch as unpatch
+
+# Of the package transformers, which is imported when one of these is used; not in __all__, so that
+# `import *` works without it.
+_OF_TRANSFORMERS = ("FavorCache", "patch", "unpatch")
+
+
+def __getattr__(name: str) -> _Any:
+    if name not in _OF_TRANSFORMERS:
+        raise AttributeError(f"module 'performer' has no attribute {name!r}")
+    import performer.transformers
+
+    return getattr(performer.transformers, name)
+
 
 __all__ = [
     "ApproximationQuality",

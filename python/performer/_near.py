@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from performer._composed import ElementwiseMap
 
-_MAPS = ("positive", "hyperbolic", "trigonometric")
+MAPS_OF_NEAR = ("positive", "hyperbolic", "trigonometric")
 
 
 def check_near(
@@ -19,11 +19,11 @@ def check_near(
             f"terms of its own, and its far field needs the key_bias and query_bias that "
             f"performer.favor_attention takes; use feature_map='positive'"
         )
-    if feature_map not in _MAPS:
+    if feature_map not in MAPS_OF_NEAR:
         name = repr(feature_map) if isinstance(feature_map, str) else "a Python function"
         raise ValueError(
-            f"{owner}: near={near} needs a map that estimates exp(q.k) ({', '.join(_MAPS)}), "
-            f"got feature_map={name}"
+            f"{owner}: near={near} needs a map that estimates exp(q.k) "
+            f"({', '.join(MAPS_OF_NEAR)}), got feature_map={name}"
         )
     if norm == "sqrt_d" and num_features != 0:
         raise ValueError(
