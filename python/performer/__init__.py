@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from performer._library import load as _load
+from performer._library import load as _load_library
 
 # The modules below name operators that exist only once the library is loaded.
-__version__ = _load().version
+__version__ = _load_library().version
 
+from performer._run.load import load  # noqa: E402
 from performer.analysis import (  # noqa: E402
     ApproximationQuality,
     approximation_quality,
@@ -65,6 +66,7 @@ __all__ = [
     "fit_oprf",
     "from_performer_pytorch",
     "last_kernel",
+    "load",
     "merge_states",
     "oprf",
     "scaled_dot_product_attention",

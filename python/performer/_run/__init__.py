@@ -1,0 +1,1 @@
+"""Runs of the program `performer`: their checkpoints, read without it."""
