@@ -30,12 +30,14 @@ from performer.state import FavorState  # noqa: E402
 
 if _TYPE_CHECKING:
     from performer.transformers import FavorCache as FavorCache
+    from performer.transformers import convert as convert
+    from performer.transformers import from_pretrained as from_pretrained
     from performer.transformers import patch as patch
     from performer.transformers import unpatch as unpatch
 
 # Of the package transformers, which is imported when one of these is used; not in __all__, so that
 # `import *` works without it.
-_OF_TRANSFORMERS = ("FavorCache", "patch", "unpatch")
+_OF_TRANSFORMERS = ("FavorCache", "convert", "from_pretrained", "patch", "unpatch")
 
 
 def __getattr__(name: str) -> _Any:

@@ -15,9 +15,11 @@ except ImportError as error:
     ) from error
 
 from performer.transformers._cache import FavorCache  # noqa: E402
+from performer.transformers._convert import convert  # noqa: E402
 from performer.transformers._patch import patch, unpatch  # noqa: E402
+from performer.transformers._pretrained import from_pretrained  # noqa: E402
 from performer.transformers._register import register  # noqa: E402
 
 register()
 
-__all__ = ["FavorCache", "patch", "register", "unpatch"]
+__all__ = ["FavorCache", "convert", "from_pretrained", "patch", "register", "unpatch"]

@@ -45,6 +45,7 @@ def favor_attention_forward(
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     features = features_of(module, query, key)
     if isinstance(features, ExactHere):
+        features.see(query, key, scale)
         out = _exact((query, key, value), causal, scale, key_mask)
     else:
         options = features.arguments(query, key, scale)

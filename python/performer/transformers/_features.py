@@ -56,6 +56,9 @@ class RandomFeatures(KeepsProjection):
 class ExactHere(nn.Module):
     """Marks a layer that keeps exact attention."""
 
+    def see(self, q: Tensor, k: Tensor, scale: float) -> None:
+        """What the layer attends with; for those who want to know."""
+
 
 def is_causal_layer(module: Any) -> bool:
     """By transformers' conventions: the module says it, and a config may make it bidirectional."""

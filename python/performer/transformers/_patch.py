@@ -65,16 +65,22 @@ def patch(
         >>> performer.unpatch(model)  # exact attention again
     """
     places = list(find_places(model))
-    chosen = _kept(len(places), layers, keep_exact)
+    chosen = kept_layers(len(places), layers, keep_exact)
     options = Options(features, near, seed, feature_map, chosen)
     made = [(place.module, make_features(place, options)) for place in places]
     attach(model, made, options)
     return model
 
 
-def attach(model: Any, made: Sequence[tuple[nn.Module, nn.Module]], options: Options) -> None:
-    """Puts features into their modules, and says in the configs what they are."""
-    before = model.config._attn_implementation
+def attach(
+    model: Any,
+    made: Sequence[tuple[nn.Module, nn.Module]],
+    options: Options,
+    before: str | None = None,
+) -> None:
+    """Puts features into their modules, and says in the configs what they are. before: the
+    attention that unpatch gives back; None is the present one."""
+    before = before or model.config._attn_implementation
     register()
     for module, features in made:
         module.add_module(FIELD, features)
@@ -91,13 +97,18 @@ def unpatch(model: Model) -> Model:
     places = [place for place in find_places(model) if FIELD in place.module._modules]
     if not places:
         raise ValueError(f"unpatch: {type(model).__name__} must be a patched model, it is not")
+    remove(any_model, places, any_model.__dict__.pop(_BEFORE, None) or "sdpa")
+    return model
+
+
+def remove(model: Any, places: Sequence[Place], before: str) -> None:
+    """Takes what attach has put into a model out of it again, as far as it is there."""
     for place in places:
-        del place.module._modules[FIELD]
-    for config in configs_of(any_model, [place.module for place in places]):
+        place.module._modules.pop(FIELD, None)
+    for config in configs_of(model, [place.module for place in places]):
         if hasattr(config, FIELD):
             delattr(config, FIELD)
-    any_model.set_attn_implementation(any_model.__dict__.pop(_BEFORE, None) or "sdpa")
-    return model
+    model.set_attn_implementation(before)
 
 
 def find_places(model: Any) -> Iterator[Place]:
@@ -170,7 +181,9 @@ def _first(owner: Any, *names: str) -> Any:
     return next((value for value in values if isinstance(value, int)), None)
 
 
-def _kept(count: int, layers: Sequence[int] | None, keep_exact: Sequence[int]) -> tuple[int, ...]:
+def kept_layers(
+    count: int, layers: Sequence[int] | None, keep_exact: Sequence[int]
+) -> tuple[int, ...]:
     """The layers that keep exact attention, of `count`."""
     for name, given in (("layers", layers or ()), ("keep_exact", keep_exact)):
         for layer in given:
