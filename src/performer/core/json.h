@@ -72,6 +72,7 @@ class JsonView {
 
   std::int64_t integer(std::int64_t least = INT64_MIN, std::int64_t most = INT64_MAX) const;
   double number() const;
+  bool boolean() const;
   const std::string& string() const;
   std::vector<std::string> strings() const;
   std::vector<std::int64_t> integers(std::int64_t least = INT64_MIN) const;

@@ -62,6 +62,11 @@ double JsonView::number() const {
   return value_->get<double>();
 }
 
+bool JsonView::boolean() const {
+  if (!value_->is_boolean()) refuse("true or false");
+  return value_->get<bool>();
+}
+
 const std::string& JsonView::string() const {
   if (!value_->is_string()) refuse("a string");
   return value_->get_ref<const std::string&>();
