@@ -15,6 +15,7 @@ void add_data(CLI::App& app) {
   add_data_stats(*data);
   add_data_split(*data);
   add_data_tokenizer(*data);
+  add_data_tokenize(*data);
 }
 
 }  // namespace performer::cli

@@ -10,6 +10,7 @@
 #include "performer/core/json.h"
 #include "performer/core/safe_text.h"
 #include "performer/data/alphabet.h"
+#include "performer/data/hf/open_tokenizer.h"
 #include "performer/data/sentence_piece.h"
 
 namespace performer::data {
@@ -124,6 +125,7 @@ std::vector<std::int64_t> TokenSpace::encode(std::string_view text) const {
   if (kind == "protein") return encode_protein(text);
   if (kind == "sentencepiece") return pieces->encode(text);
   if (kind == "ids") return encode_ids(text, vocabulary);
+  if (kind == "hf") return hf->tokenizer->encode(text);
   if (kind != "bytes") fail(ExitCode::kUsage, "{} tokens have no written form", kind);
   std::vector<std::int64_t> tokens;
   tokens.reserve(text.size());
@@ -131,8 +133,13 @@ std::vector<std::int64_t> TokenSpace::encode(std::string_view text) const {
   return tokens;
 }
 
+std::vector<std::int64_t> TokenSpace::encode_whole(std::string_view text) const {
+  return kind == "hf" ? hf->tokenizer->encode_whole(text) : encode(text);
+}
+
 std::string TokenSpace::decode(std::span<const std::int64_t> tokens) const {
   if (kind == "sentencepiece") return pieces->decode(tokens);
+  if (kind == "hf") return hf->tokenizer->decode(tokens);
   std::string text;
   for (const std::int64_t token : tokens) {
     if (token < first_regular || token >= first_regular + regular) continue;
@@ -150,7 +157,9 @@ std::string TokenSpace::decode(std::span<const std::int64_t> tokens) const {
 std::vector<std::int64_t> TokenSpace::never_generated() const {
   std::vector<std::int64_t> tokens;
   for (std::int64_t token = 0; token < vocabulary; ++token) {
-    const bool is_regular = token >= first_regular && token < first_regular + regular;
+    const bool is_regular =
+        hf ? token < hf->tokenizer->vocabulary() && !hf->tokenizer->is_special(token)
+           : token >= first_regular && token < first_regular + regular;
     if (!is_regular && token != eos) tokens.push_back(token);
   }
   return tokens;
@@ -165,7 +174,10 @@ nlohmann::ordered_json TokenSpace::to_json() const {
           {"shape", shape}};
 }
 
-std::string TokenSpace::model_bytes() const { return pieces ? pieces->bytes() : std::string(); }
+std::string TokenSpace::model_bytes() const {
+  if (hf) return hf::bundle(hf->files);
+  return pieces ? pieces->bytes() : std::string();
+}
 
 TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& values, std::string model_bytes) {
   const JsonView json(values, "tokenizer.json");
@@ -187,6 +199,13 @@ TokenSpace TokenSpace::from_json(const nlohmann::ordered_json& values, std::stri
     if (s.pieces->vocabulary() != s.vocabulary) {
       fail(ExitCode::kCorrupt, "tokenizer.model: {} pieces, tokenizer.json says {}",
            s.pieces->vocabulary(), s.vocabulary);
+    }
+  } else if (s.kind == "hf") {
+    s.hf = hf_space(hf::unbundle(model_bytes, "tokenizer.model")).hf;
+    // A model may have rows for more tokens than there are.
+    if (s.hf->tokenizer->vocabulary() > s.vocabulary) {
+      fail(ExitCode::kCorrupt, "tokenizer.model: {} tokens, tokenizer.json says {}",
+           s.hf->tokenizer->vocabulary(), s.vocabulary);
     }
   } else if (s.kind != "protein" && s.kind != "bytes" && s.kind != "pixels" && s.kind != "recall" &&
              s.kind != "ids") {

@@ -13,11 +13,12 @@
 namespace performer::data {
 
 class SentencePiece;
+struct HfTokenizer;
 
 /// What the numbers of a model mean: stored with every checkpoint, so that evaluation and
 /// generation need nothing else.
 struct TokenSpace {
-  std::string kind = "protein";  // protein | bytes | sentencepiece | pixels | recall | ids
+  std::string kind = "protein";  // protein | bytes | sentencepiece | hf | pixels | recall | ids
   std::int64_t vocabulary = 0;
   std::int64_t pad = -1;  // -1: there is no such token
   std::int64_t bos = -1;
@@ -29,6 +30,7 @@ struct TokenSpace {
   std::vector<std::string> classes;  // classify and match
   std::vector<std::int64_t> shape;   // pixels: rows, columns, channels
   std::shared_ptr<const SentencePiece> pieces;
+  std::shared_ptr<const HfTokenizer> hf;  // of an imported model: hf/open_tokenizer.h
 
   std::int64_t num_classes() const { return static_cast<std::int64_t>(classes.size()); }
 
@@ -36,13 +38,16 @@ struct TokenSpace {
   /// written form.
   std::vector<std::int64_t> encode(std::string_view text) const;
 
+  /// With what belongs around a text, such as [CLS] and [SEP]; for most kinds that is nothing.
+  std::vector<std::int64_t> encode_whole(std::string_view text) const;
+
   /// Specials are left out. Pixels, recall and ids: numbers with spaces between.
   std::string decode(std::span<const std::int64_t> tokens) const;
 
   /// Tokens without a written form: all specials but EOS, which ends a sequence.
   std::vector<std::int64_t> never_generated() const;
 
-  /// tokenizer.json; the SentencePiece model itself is tokenizer.model.
+  /// tokenizer.json; the SentencePiece model itself, or the files of hf, are tokenizer.model.
   nlohmann::ordered_json to_json() const;
 
   /// Bytes of tokenizer.model; empty for kinds without one.
