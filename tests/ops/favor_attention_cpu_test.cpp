@@ -1,4 +1,3 @@
-#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,21 +8,11 @@
 #include "tests/support/cpu_kernels.h"
 #include "tests/support/message_of.h"
 #include "tests/support/oracle.h"
+#include "tests/support/threads.h"
 
 // What the fused kernels promise beyond the operator's own cases: which path runs, and threads.
 namespace performer::testing {
 namespace {
-
-class Threads {
- public:
-  explicit Threads(int n) : before_(at::get_num_threads()) { at::set_num_threads(n); }
-  ~Threads() { at::set_num_threads(before_); }
-  Threads(const Threads&) = delete;
-  Threads& operator=(const Threads&) = delete;
-
- private:
-  int before_;
-};
 
 std::string kernel_of(const Inputs& in) {
   attend(in);
