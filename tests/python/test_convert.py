@@ -6,6 +6,7 @@ import transformers
 from small_transformers import CAUSAL, ENCODERS, bert, esm, gpt2, llama, padding, tokens
 
 import performer
+from performer.transformers import _fit
 from performer.transformers._texts import batches, pad, tokenize
 
 ALL = {**ENCODERS, **CAUSAL}
@@ -19,13 +20,21 @@ def hidden(model, ids, mask):
     return torch.stack(seen[1:])[:, mask.bool()]
 
 
-def error(make, **options):
+def error(make, near=0, **options):
     """Of the hidden states on other tokens, relative to the exact model's."""
     ids, mask = tokens(8, 40, seed=12), padding(8, 40, pads=8)
     model = make()
     exact = hidden(model, ids, mask)
-    converted = hidden(performer.convert(model, TEXTS, 16, near=0, **QUICK, **options), ids, mask)
+    converted = hidden(performer.convert(model, TEXTS, 16, near, **QUICK, **options), ids, mask)
     return float((converted - exact).square().mean() / exact.square().mean())
+
+
+def test_features_beside_a_near_field_are_fitted_too():
+    given = {"near": 4}
+    calibrated = error(llama, fit=("calibrate",), **given)
+    attention = error(llama, fit=("calibrate", "attention"), steps=20, **given)
+    whole = error(llama, fit=("calibrate", "attention", "model"), steps=20, **given)
+    assert whole < attention < 0.9 * calibrated < 0.9 * error(llama, fit=("calibrate",))
 
 
 @pytest.mark.parametrize("make", [bert, llama])
@@ -108,12 +117,19 @@ def test_nothing_else_changes():
     assert model.config._attn_implementation == "sdpa"
 
 
-def test_all_weights_learn_from_the_model_as_it_was():
-    model = bert()
+def test_all_weights_learn_from_the_model_as_it_was(monkeypatch):
+    model, teachers, original = bert(), [], _fit.exact_output
+
+    def watched(work, batch):
+        teachers.append(work.module is model)
+        return original(work, batch)
+
+    monkeypatch.setattr(_fit, "exact_output", watched)
     performer.convert(model, TEXTS, 16, fit=("calibrate", "weights"), steps=3, **QUICK)
     for (name, now), then in zip(model.state_dict().items(), bert().state_dict().values()):  # noqa: B905
         if name.endswith("attention.self.value.weight"):
             assert not torch.equal(now, then)
+    assert teachers[-3:] == [False] * 3
 
 
 def test_a_failure_gives_the_model_back():

@@ -1,20 +1,23 @@
 """The programs of examples/python do what they say."""
 
 import os
+import random
 import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+import transformers
+from small_transformers import bert
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = sorted((ROOT / "examples" / "python").glob("*.py"))
 
 
-def run(name):
+def run(name, *arguments):
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "python" / name],
+        [sys.executable, ROOT / "examples" / "python" / name, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -40,6 +43,24 @@ def test_a_model_generates_with_a_state_what_one_pass_would_choose():
     assert "'def " in text
     (again,) = re.findall(r"chooses (\d+)% of them again", text)
     assert int(again) >= 95
+
+
+def test_a_model_of_embeddings_is_converted(tmp_path):
+    words = [f"{letter}{number}" for letter in "abcdefgh" for number in range(5)]
+    vocabulary = tmp_path / "vocab.txt"
+    vocabulary.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *words]))
+    transformers.BertTokenizer(vocab=str(vocabulary)).save_pretrained(tmp_path / "model")
+    bert(vocab_size=45).save_pretrained(tmp_path / "model")
+    generator = random.Random(4)
+    lines = [" ".join(generator.choices(words, k=30)) for _ in range(60)]
+    (tmp_path / "texts.txt").write_text("\n".join(lines))
+    text = run(
+        "convert_embeddings.py",
+        *(tmp_path / name for name in ("model", "texts.txt", "out")),
+        *("--attention-steps", "20", "--model-steps", "20"),
+    )
+    plain, fitted, loaded = map(float, re.findall(r"cosine ([\d.]+) on 6", text))
+    assert fitted > plain and loaded == fitted
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.name)

@@ -1,9 +1,12 @@
 """Fitted features: identities folded into parameters, and what the fits minimise."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 import performer
+from performer.transformers import _fit as fits
 from performer.transformers import _objectives as objectives
 from performer.transformers._fitted import FeatureParameters, FittedFeatures
 from performer.transformers._identities import (
@@ -14,6 +17,8 @@ from performer.transformers._identities import (
     for_heads,
     no_identities,
 )
+from performer.transformers._patch import Place
+from performer.transformers._work import Layer, Model, Recorder
 
 HEADS, KEY_HEADS, DIM = 4, 2, 6
 
@@ -150,6 +155,42 @@ def test_divergence_of_attention():
     torch.testing.assert_close(
         objectives.attention_divergence(exact, shifted, pairs, real), found, rtol=1e-4, atol=1e-5
     )
+
+
+@pytest.mark.parametrize("near", [0, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_loss_of_a_layer_is_that_of_the_attention_it_will_have(near, causal):
+    features, recorder = FittedFeatures(parameters(near=near), near), Recorder()
+    x, y = torch.randn(2, HEADS, 20, DIM), torch.randn(2, KEY_HEADS, 20, DIM)
+    recorder.see(x / 2, y / 2, 4.0)
+    real = torch.ones(2, 20, dtype=torch.bool)
+    real[1, 15:] = False
+    rows = torch.tensor([3, 19, 8, 11])
+    layer = Layer(Place("", torch.nn.Identity(), 0), recorder, causal)
+    found = fits.attention_loss(layer, features, real, rows)
+    seen = {"rows": rows, "causal": causal, "key_mask": real}
+    exact = performer.exact_attention_map(x, y, scale=1.0, **seen)
+    kept = performer.attention_map(x, y, **seen, **features.arguments(x, y, 1.0))
+    pairs = torch.where(exact > 0, exact * (exact.log() - kept.log()), 0).sum(-1)
+    expected = pairs.masked_fill(~real[:, None, rows], 0).sum((0, 2)) / real[:, rows].sum()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_loss_of_a_model(causal):
+    real = torch.tensor([[True, True, False]])
+    hidden, target = torch.randn(2, 3, 1, 3, 4).unbind(0)
+    one, two = torch.randn(2, 1, 3, 5).unbind(0)
+    seen = SimpleNamespace(hidden_states=tuple(hidden), logits=one)
+    exact = SimpleNamespace(hidden_states=tuple(target), logits=two)
+    layer = Layer(Place("", torch.nn.Identity(), 0), Recorder(), causal)
+    loss = fits.model_loss(Model(None, [layer], iter(())), exact, seen, real)
+    expected = objectives.hidden_error(hidden[1:], target[1:], real)  # not the embedding
+    if causal:
+        expected = expected + objectives.logits_divergence(one, two, real)
+    else:
+        expected = expected + 4 * objectives.embedding_error(hidden[-1], target[-1], real)
+    torch.testing.assert_close(loss, expected)
 
 
 def test_errors_of_hidden_states_count_real_tokens_alone():

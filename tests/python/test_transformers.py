@@ -140,6 +140,31 @@ def test_kept_layers_are_exact(name):
     assert not torch.allclose(mixed[3][real], exact[3][real], atol=1e-2)
 
 
+@pytest.mark.parametrize("name", ["bert", "llama"])
+def test_compiles_whole(name, fresh_dynamo):
+    model, ids, mask = performer.patch(ALL[name](), features=16), tokens(), padding()
+    given = {"input_ids": ids, "attention_mask": mask}
+    if name == "llama":
+        given["use_cache"] = False
+    compiled = torch.compile(model, backend="aot_eager", fullgraph=True)
+    with torch.no_grad():
+        torch.testing.assert_close(compiled(**given)[0], model(**given)[0])
+
+
+def test_compiled_code_asks_for_a_mask(fresh_dynamo):
+    compiled = torch.compile(performer.patch(llama()), backend="eager", fullgraph=True)
+    with pytest.raises(Exception, match="pass an attention_mask"):
+        compiled(tokens(), use_cache=False)
+
+
+def test_features_drawn_in_inference_mode_can_be_trained_beside():
+    model = llama()
+    model.set_attn_implementation("favor")
+    with torch.inference_mode():
+        model(tokens())
+    model(tokens(), labels=tokens()).loss.backward()
+
+
 def test_gradients_reach_the_weights():
     model = performer.patch(llama(), features=16).train()
     model(tokens(), labels=tokens()).loss.backward()

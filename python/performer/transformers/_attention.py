@@ -94,9 +94,10 @@ def _attach(module: nn.Module, query: Tensor, key: Tensor) -> nn.Module:
             f"load it by performer.from_pretrained(folder)"
         )
     else:
-        heads = (query.shape[1], key.shape[1])
-        features = RandomFeatures(options, heads, query.shape[-1], layer, is_causal_layer(module))
-        features.to(query.device)
+        heads, causal = (query.shape[1], key.shape[1]), is_causal_layer(module)
+        with torch.inference_mode(False):  # a tensor of that mode could never be trained beside
+            features = RandomFeatures(options, heads, query.shape[-1], layer, causal)
+            features.to(query.device)
     module.add_module(FIELD, features)
     return features
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from performer.transformers import _fit as fits
+from performer.transformers import _work as works
 from performer.transformers._fitted import FittedFeatures
 from performer.transformers._options import Options
 from performer.transformers._patch import Model, attach, find_places, kept_layers, remove, unpatch
@@ -83,8 +84,8 @@ def convert(
     try:
         register()
         any_model.set_attn_implementation(NAME)
-        work = fits.Model(
-            any_model, fits.layers_of(places, options), _on(device, rows, batch, seed)
+        work = works.Model(
+            any_model, works.layers_of(places, options), _on(device, rows, batch, seed)
         )
         fitted = _run(work, options, chosen, counts, say)
     except BaseException:
@@ -102,7 +103,7 @@ def convert(
 
 
 def _run(
-    work: fits.Model,
+    work: works.Model,
     options: Options,
     stages: Sequence[str],
     counts: dict[str, int],

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -12,7 +11,6 @@ import torch
 from torch import Tensor, nn
 
 from performer.transformers import _objectives as objectives
-from performer.transformers._features import ExactHere, is_causal_layer
 from performer.transformers._fitted import FittedFeatures
 from performer.transformers._identities import (
     Samples,
@@ -22,84 +20,16 @@ from performer.transformers._identities import (
     for_heads,
     no_identities,
 )
-from performer.transformers._options import FIELD, Options
-from performer.transformers._patch import Place, find_places, shape_of
-from performer.transformers._texts import Batch
+from performer.transformers._options import Options
+from performer.transformers._patch import find_places, shape_of
+from performer.transformers._work import Layer, Model, Recorder, exact_output, using
 
 _SAMPLED = 4096  # queries and keys of a layer, for the identities
+_ROWS = 48  # queries of a text that a step compares, with all its keys
 _OUTPUT = 4.0  # weight of the output beside the hidden states
 _CLIP = 1.0
 
 Say = Callable[[str], None]
-
-
-class Recorder(ExactHere):
-    """Exact attention that keeps its last queries and keys, scaled."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.x = self.y = torch.empty(0)
-
-    def see(self, q: Tensor, k: Tensor, scale: float) -> None:
-        root = scale**0.5
-        self.x, self.y = q.detach().float() * root, k.detach().float() * root
-
-
-class Layer(NamedTuple):
-    """A layer that changes: where it is, and both of its attentions."""
-
-    place: Place
-    recorder: Recorder
-    causal: bool
-
-
-class Model(NamedTuple):
-    """What a fit works on. `batches` are without end, on the model's device."""
-
-    module: Any
-    layers: list[Layer]
-    batches: Iterator[Batch]
-
-    @property
-    def causal(self) -> bool:
-        return any(layer.causal for layer in self.layers)
-
-    def run(self, batch: Batch) -> Any:
-        cache = {"use_cache": False} if self.causal else {}
-        return self.module(**batch.inputs(), output_hidden_states=True, **cache)
-
-
-def layers_of(places: Sequence[Place], options: Options) -> list[Layer]:
-    """Those that change; the others are given their mark."""
-    layers = []
-    for place in places:
-        if place.layer in options.keep_exact:
-            place.module.add_module(FIELD, ExactHere())
-        else:
-            layers.append(Layer(place, Recorder(), is_causal_layer(place.module)))
-    return layers
-
-
-@contextmanager
-def using(layers: Sequence[Layer], features: Sequence[nn.Module]) -> Iterator[None]:
-    """These features in these layers, for a while."""
-    before = [layer.place.module._modules.get(FIELD) for layer in layers]
-    for layer, module in zip(layers, features, strict=True):
-        layer.place.module.add_module(FIELD, module)
-    try:
-        yield
-    finally:
-        for layer, old in zip(layers, before, strict=True):
-            if old is None:
-                layer.place.module._modules.pop(FIELD, None)
-            else:
-                layer.place.module.add_module(FIELD, old)
-
-
-def exact_output(model: Model, batch: Batch) -> Any:
-    """Of exact attention; each layer's recorder then holds its queries and keys."""
-    with torch.no_grad(), using(model.layers, [layer.recorder for layer in model.layers]):
-        return model.run(batch)
 
 
 def start(model: Model, options: Options, calibrate: bool) -> list[FittedFeatures]:
@@ -134,15 +64,16 @@ def _real_rows(recorder: Recorder, real: Tensor) -> Samples:
     return Samples(x, y)
 
 
-def attention_loss(layer: Layer, features: FittedFeatures, real: Tensor) -> Tensor:
-    """KL of each head between exact attention and the features', on what the recorder saw: [H]."""
-    x, y = layer.recorder.x, layer.recorder.y
+def attention_loss(layer: Layer, features: FittedFeatures, real: Tensor, rows: Tensor) -> Tensor:
+    """KL of each head between exact attention and the features', on what the recorder saw: [H].
+    rows: the queries that count, places in [0, L)."""
+    x, y = layer.recorder.x[:, :, rows], layer.recorder.y
     exact, estimate = objectives.logits(x, y), objectives.log_weights(x, y, features.values())
     if features.near:
-        near = objectives.near_pairs(real, features.near)
+        near = objectives.near_pairs(real, features.near)[:, :, rows]
         estimate = torch.where(near, exact, estimate)
-    pairs = objectives.visible(real, layer.causal)
-    return objectives.attention_divergence(exact, estimate, pairs, real)
+    pairs = objectives.visible(real, layer.causal)[:, :, rows]
+    return objectives.attention_divergence(exact, estimate, pairs, real[:, rows])
 
 
 def model_loss(model: Model, exact: Any, seen: Any, real: Tensor) -> Tensor:
@@ -158,12 +89,15 @@ def fit_attention(
     model: Model, features: Sequence[FittedFeatures], steps: int, rate: float, say: Say
 ) -> None:
     """All layers at once, on the exact model's queries and keys."""
+    generator = torch.Generator().manual_seed(steps)
 
     def loss() -> Tensor:
         batch = next(model.batches)
         exact_output(model, batch)
+        rows = torch.randperm(batch.real.shape[1], generator=generator)[:_ROWS]
+        rows = rows.to(batch.real.device)
         losses = [
-            attention_loss(layer, each, batch.real)
+            attention_loss(layer, each, batch.real, rows)
             for layer, each in zip(model.layers, features, strict=True)
         ]
         return torch.cat(losses).mean()
@@ -171,7 +105,7 @@ def fit_attention(
     parameters = [p for each in features for p in each.parameters()]
     # Every head has a loss of its own: the mean over heads divides their gradients alike, which
     # Adam does not see.
-    descend(parameters, loss, steps, rate, lambda text: say(f"attention: {text}"), clip=None)
+    descend(parameters, loss, Descent(steps, rate, None), lambda text: say(f"attention: {text}"))
 
 
 def fit_model(
@@ -186,7 +120,7 @@ def fit_model(
             return model_loss(model, exact, model.run(batch), batch.real)
 
     parameters = [p for each in features for p in each.parameters()]
-    descend(parameters, loss, steps, rate, lambda text: say(f"model: {text}"), clip=_CLIP)
+    descend(parameters, loss, Descent(steps, rate, _CLIP), lambda text: say(f"model: {text}"))
 
 
 def fit_weights(
@@ -210,18 +144,21 @@ def fit_weights(
     parameters = [*own, *(p for each in features for p in each.parameters())]
     for parameter in own:
         parameter.requires_grad_(True)
-    descend(parameters, loss, steps, rate, lambda text: say(f"weights: {text}"), clip=_CLIP)
+    descend(parameters, loss, Descent(steps, rate, _CLIP), lambda text: say(f"weights: {text}"))
+
+
+class Descent(NamedTuple):
+    """Adam with a rate that falls to 0; clip: of the norm of all gradients."""
+
+    steps: int
+    rate: float
+    clip: float | None
 
 
 def descend(
-    parameters: Sequence[nn.Parameter],
-    loss: Callable[[], Tensor],
-    steps: int,
-    rate: float,
-    say: Say,
-    clip: float | None,
+    parameters: Sequence[nn.Parameter], loss: Callable[[], Tensor], descent: Descent, say: Say
 ) -> None:
-    """Adam with a rate that falls to 0."""
+    steps, rate, clip = descent
     optimizer = torch.optim.Adam(parameters, lr=rate)
     for step in range(steps):
         for group in optimizer.param_groups:

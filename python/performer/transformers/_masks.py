@@ -51,6 +51,11 @@ def _refusal(local_size: int | None, plain: bool, keys: int) -> str:
             f"favor: a sliding window or chunk of {local_size} tokens, got {keys} keys; FAVOR+ "
             f"sees all keys, near=N in config.favor weighs the close ones exactly"
         )
+    if torch.compiler.is_compiling():
+        return (
+            "favor: compiled code cannot tell whether position_ids begin anew inside a row, which "
+            "would be packed sequences; pass an attention_mask"
+        )
     return (
         "favor: the mask must be causal, full, or either with padding, got another pattern (packed "
         "sequences by position_ids, a prefix, an overlay); FAVOR+ forms no single weights to remove"
