@@ -139,6 +139,16 @@ def test_parameters_stay_float32():
     assert all(value.dtype == torch.float32 for value in after)
 
 
+def test_autocast_leaves_the_quadratic_terms_alone():
+    features, q, k = FittedFeatures(parameters(near=4), near=4), *torch.randn(2, 1, HEADS, 9, DIM)
+    k = k[:, :KEY_HEADS]
+    plain = features.arguments(q, k, 0.5)
+    with torch.autocast("cpu", torch.bfloat16):
+        lowered = features.arguments(q, k, 0.5)
+    assert torch.equal(lowered["key_bias"], plain["key_bias"])
+    assert torch.equal(lowered["query_bias"], plain["query_bias"])
+
+
 def test_divergence_of_attention():
     exact, other = torch.randn(2, 2, HEADS, 7, 7).unbind(0)
     real = torch.tensor([[True] * 7, [True] * 5 + [False] * 2])

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from performer._composed import without_autocast
+
 if TYPE_CHECKING:
     from typing_extensions import Self
 
@@ -72,13 +74,16 @@ class FittedFeatures(nn.Module):
     def arguments(self, q: Tensor, k: Tensor, scale: float) -> dict[str, Any]:
         """What favor_attention takes beside q, k, v, masks and states."""
         values, root, dtype = self.values(), scale**0.5, self.query_weight.dtype
+        with without_autocast(q.device):  # squares of 16 bits would be exponents
+            key_term = values.key_term(k.to(dtype) * root)
+            query_term = values.query_term(q.to(dtype) * root) if self.near else None
         return {
             "W": values.query_weight,
             "projection_k": values.key_weight,
             "bias_q": values.query_bias,
             "bias_k": values.key_bias,
-            "key_bias": values.key_term(k.to(dtype) * root),
-            "query_bias": values.query_term(q.to(dtype) * root) if self.near else None,
+            "key_bias": key_term,
+            "query_bias": query_term,
             "feature_map": "loglinear",
             "near": self.near,
             "scale": scale,

@@ -14,6 +14,8 @@ from performer.transformers._options import FIELD, Options, read_options
 from performer.transformers._patch import attach, find_places, make_features, shape_of
 from performer.transformers._register import NAME, register
 
+_WHERE = ("cache_dir", "local_files_only", "revision", "subfolder", "token")
+
 
 def from_pretrained(folder: str | os.PathLike[str], model_class: Any = None, **options: Any) -> Any:
     """A model that performer.patch or performer.convert has changed, as save_pretrained wrote it.
@@ -30,7 +32,9 @@ def from_pretrained(folder: str | os.PathLike[str], model_class: Any = None, **o
     Example:
         >>> model = performer.from_pretrained("converted", dtype=torch.bfloat16)
     """
-    config = options.pop("config", None) or transformers.AutoConfig.from_pretrained(folder)
+    where = {name: options[name] for name in _WHERE if name in options}
+    config = options.pop("config", None)
+    config = config or transformers.AutoConfig.from_pretrained(folder, **where)
     chosen = read_options(config.get_text_config())
     if getattr(config, FIELD, None) is None and config.get_text_config() is config:
         raise ValueError(
