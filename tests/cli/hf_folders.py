@@ -20,7 +20,8 @@ from tokenizers import (
 
 SPACES = r"\s*[\r\n]+|\s+(?!\S)|\s+"
 ENDINGS = "(?i:'s|'t|'re|'ve|'m|'ll|'d)"
-LLAMA = rf"{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}| ?[^\s\p{{L}}\p{{N}}]+[\r\n]*|{SPACES}"
+SYMBOLS = r" ?[^\s\p{L}\p{N}]+[\r\n]*"
+LLAMA = rf"{ENDINGS}|[^\r\n\p{{L}}\p{{N}}]?\p{{L}}+|\p{{N}}{{1,3}}|{SYMBOLS}|{SPACES}"
 QWEN = LLAMA.replace(r"\p{N}{1,3}", r"\p{N}")
 QWEN_MARKS = QWEN.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(
     r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]"

@@ -52,17 +52,6 @@ const Names kRoberta = {{"bos_token", "<s>"},    {"eos_token", "</s>"},  {"sep_t
                         {"cls_token", "<s>"},    {"unk_token", "<unk>"}, {"pad_token", "<pad>"},
                         {"mask_token", "<mask>"}};
 
-// The files' own tokens first, then the special ones that they leave out.
-void add_special_tokens(TokenizerParts& parts, const Vocabulary& vocabulary) {
-  const auto& s = parts.special;
-  for (const auto id : {s.unknown, s.bos, s.eos, s.sep, s.cls, s.pad, s.mask}) {
-    const bool there = std::ranges::any_of(
-        parts.added, [&](const DeclaredToken& declared) { return declared.token.id == id; });
-    if (id < 0 || there) continue;
-    parts.added.push_back({{.text = vocabulary.text(id), .id = id, .special = true}});
-  }
-}
-
 }  // namespace
 
 TokenizerParts read_merges_files(const TokenizerFiles& files, const TokenizerConfig& config) {
@@ -81,7 +70,7 @@ TokenizerParts read_merges_files(const TokenizerFiles& files, const TokenizerCon
     return vocabulary.find(text);
   };
   parts.special = special_ids(config, roberta ? kRoberta : kGpt2, find, files.folder);
-  add_special_tokens(parts, vocabulary);
+  add_special_tokens(parts.added, config, parts.special, vocabulary);
   if (roberta) {
     if (parts.special.cls < 0 || parts.special.sep < 0) {
       fail(ExitCode::kCorrupt, "{}: has no <s> or no </s>", files.place(kVocabularyFile));

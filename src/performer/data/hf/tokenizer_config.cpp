@@ -1,5 +1,6 @@
 #include "performer/data/hf/tokenizer_config.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "performer/core/error.h"
@@ -59,6 +60,17 @@ std::string TokenizerConfig::token(const std::string& key, const std::string& ot
   return otherwise;
 }
 
+DeclaredToken TokenizerConfig::declared(const std::string& key) const {
+  for (const File* file : {&config_, &map_}) {
+    const JsonView json = view(*file);
+    if (!has(json, key) || !json.at(key).contains("content")) continue;
+    DeclaredToken token = read_added_token(json.at(key), -1);
+    token.normalized = flag_of(json.at(key), "normalized", false);
+    return token;
+  }
+  return {};
+}
+
 std::vector<DeclaredToken> TokenizerConfig::added_tokens() const {
   std::vector<DeclaredToken> tokens;
   const JsonView config = view(config_);
@@ -100,6 +112,24 @@ SpecialIds special_ids(const TokenizerConfig& config,
           .cls = id("cls_token"),
           .sep = id("sep_token"),
           .mask = id("mask_token")};
+}
+
+void add_special_tokens(std::vector<DeclaredToken>& added, const TokenizerConfig& config,
+                        const SpecialIds& special, const Vocabulary& vocabulary) {
+  const std::pair<const char*, std::int64_t> all[] = {
+      {"unk_token", special.unknown}, {"bos_token", special.bos}, {"eos_token", special.eos},
+      {"sep_token", special.sep},     {"pad_token", special.pad}, {"cls_token", special.cls},
+      {"mask_token", special.mask}};
+  for (const auto& [key, id] : all) {
+    const bool there = std::ranges::any_of(
+        added, [&](const DeclaredToken& declared) { return declared.token.id == id; });
+    if (id < 0 || there) continue;
+    DeclaredToken declared = config.declared(key);
+    declared.token.text = vocabulary.text(id);
+    declared.token.id = id;
+    declared.token.special = true;
+    added.push_back(std::move(declared));
+  }
 }
 
 }  // namespace performer::data::hf

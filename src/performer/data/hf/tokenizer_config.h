@@ -24,6 +24,8 @@ class TokenizerConfig {
   bool flag(const std::string& key, bool otherwise) const;
   /// The text of the token that is called mask_token and the like; empty: there is none.
   std::string token(const std::string& key, const std::string& otherwise = {}) const;
+  /// The same with its settings, if any file has them; without an id.
+  DeclaredToken declared(const std::string& key) const;
   /// Of added_tokens_decoder.
   std::vector<DeclaredToken> added_tokens() const;
 
@@ -43,5 +45,9 @@ SpecialIds special_ids(const TokenizerConfig& config,
                        const std::vector<std::pair<std::string, std::string>>& defaults,
                        const std::function<std::int64_t(const std::string&)>& find,
                        const std::string& folder);
+
+/// Adds those special tokens that `added` lacks: whole in texts too, and left out of decoded text.
+void add_special_tokens(std::vector<DeclaredToken>& added, const TokenizerConfig& config,
+                        const SpecialIds& special, const Vocabulary& vocabulary);
 
 }  // namespace performer::data::hf

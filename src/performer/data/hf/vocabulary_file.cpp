@@ -35,20 +35,6 @@ std::int64_t required(const Vocabulary& vocabulary, const std::string& token,
   return id;
 }
 
-// Whole in texts too, and left out of decoded text.
-void add_specials(TokenizerParts& parts) {
-  const auto& s = parts.special;
-  std::vector<std::int64_t> ids = {s.unknown, s.sep, s.pad, s.cls, s.mask, s.bos, s.eos};
-  std::ranges::sort(ids);
-  ids.erase(std::ranges::unique(ids).begin(), ids.end());
-  for (const auto& declared : parts.added) std::erase(ids, declared.token.id);
-  for (const std::int64_t id : ids) {
-    if (id < 0) continue;
-    parts.added.push_back(
-        {{.text = parts.model->vocabulary().text(id), .id = id, .special = true}});
-  }
-}
-
 TokenizerParts read_bert(const TokenizerFiles& files, const TokenizerConfig& config) {
   const std::string place = files.place(kVocabularyText);
   Vocabulary vocabulary(read_lines(files), place);
@@ -72,10 +58,10 @@ TokenizerParts read_bert(const TokenizerFiles& files, const TokenizerConfig& con
   parts.pre_tokenizer = PreTokenizer({BertSplit{}});
   parts.decoder = Decoder({JoinPieces{}});
   parts.added = config.added_tokens();
+  add_special_tokens(parts.added, config, parts.special, vocabulary);
   parts.model = std::make_unique<WordPiece>(
       std::move(vocabulary), WordPieceOptions{.unknown = config.token("unk_token", "[UNK]")},
       place);
-  add_specials(parts);
   return parts;
 }
 
