@@ -10,25 +10,21 @@
 namespace performer::data::hf {
 
 Tokenizer::Tokenizer(TokenizerParts parts, const std::string& place) : parts_(std::move(parts)) {
-  const Vocabulary& vocabulary = parts_.model->vocabulary();
-  names_.reserve(static_cast<std::size_t>(vocabulary.size()));
-  for (std::int64_t id = 0; id < vocabulary.size(); ++id) names_.push_back(vocabulary.text(id));
-  special_.resize(names_.size());
-  name_added(place);
+  check_added(place);
   std::vector<AddedToken> raw, normalized;
   for (const auto& [token, in_normalized] : parts_.added) {
-    auto& found_in = in_normalized ? normalized : raw;
-    found_in.push_back(token);
-    if (!in_normalized) continue;
-    found_in.back().text = parts_.normalizer.apply(token.text);
-    names_[static_cast<std::size_t>(token.id)] = found_in.back().text;
+    AddedToken found = token;
+    if (in_normalized) found.text = parts_.normalizer.apply(token.text);
+    added_[token.id] = found.text;
+    (in_normalized ? normalized : raw).push_back(std::move(found));
   }
   raw_ = AddedTokens(std::move(raw));
   normalized_ = AddedTokens(std::move(normalized));
 }
 
-void Tokenizer::name_added(const std::string& place) {
+void Tokenizer::check_added(const std::string& place) {
   const Vocabulary& vocabulary = parts_.model->vocabulary();
+  special_.resize(static_cast<std::size_t>(vocabulary.size()));
   std::ranges::stable_sort(parts_.added, {}, [](const auto& d) { return d.token.id; });
   std::vector<std::string> texts;
   for (const auto& [token, normalized] : parts_.added) {
@@ -37,16 +33,13 @@ void Tokenizer::name_added(const std::string& place) {
            token.id, token.text.size(), kMaxTokenBytes);
     }
     const auto known = vocabulary.find(token.text);
-    const auto next = static_cast<std::int64_t>(names_.size());
+    const auto next = static_cast<std::int64_t>(special_.size());
     if (token.id != (known >= 0 ? known : next)) {
       fail(ExitCode::kCorrupt, "{}: the added token {} has the id {}, where {} is {}", place,
            shown(token.text), token.id, known >= 0 ? "the vocabulary's" : "the next one",
            known >= 0 ? known : next);
     }
-    if (known < 0) {
-      names_.push_back(token.text);
-      special_.push_back(false);
-    }
+    if (known < 0) special_.push_back(false);
     special_[static_cast<std::size_t>(token.id)] = token.special;
     texts.push_back(token.text);
   }
@@ -55,6 +48,11 @@ void Tokenizer::name_added(const std::string& place) {
   if (twice != texts.end()) {
     fail(ExitCode::kCorrupt, "{}: the added token {} occurs twice", place, shown(*twice));
   }
+}
+
+const std::string& Tokenizer::name(std::int64_t id) const {
+  const auto added = added_.find(id);
+  return added != added_.end() ? added->second : parts_.model->vocabulary().text(id);
 }
 
 void Tokenizer::encode_part(std::string_view part, bool at_start,

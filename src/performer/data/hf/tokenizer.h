@@ -1,8 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -56,18 +56,19 @@ class Tokenizer {
   std::string decode(std::span<const std::int64_t> ids) const;
 
   /// Ids are 0, 1, ... below this.
-  std::int64_t vocabulary() const { return static_cast<std::int64_t>(names_.size()); }
-  const std::string& name(std::int64_t id) const { return names_[static_cast<std::size_t>(id)]; }
+  std::int64_t vocabulary() const { return static_cast<std::int64_t>(special_.size()); }
+  /// As decoding takes it. 0 <= id < vocabulary().
+  const std::string& name(std::int64_t id) const;
   bool is_special(std::int64_t id) const { return special_[static_cast<std::size_t>(id)]; }
   const SpecialIds& special() const { return parts_.special; }
   const Template& around() const { return parts_.around; }
 
  private:
-  void name_added(const std::string& place);
+  void check_added(const std::string& place);
   void encode_part(std::string_view part, bool at_start, std::vector<std::int64_t>& ids) const;
 
   TokenizerParts parts_;
-  std::vector<std::string> names_;  // as decoding takes them
+  std::map<std::int64_t, std::string> added_;  // what the added tokens are called
   std::vector<bool> special_;
   AddedTokens raw_, normalized_;
 };
