@@ -44,7 +44,7 @@ for part in "${parts[@]}"; do
     damage) row damage "$PERFORMER_DAMAGES files" run_pytest damage ;;
     hostile) row hostile "$PERFORMER_HOSTILE files" run_pytest hostile ;;
     calls) row calls "$PERFORMER_CALLS calls" run_calls ;;
-    fuzz) row fuzz "7 formats, $fuzz_seconds s each" scripts/fuzz.sh "$fuzz_seconds" ;;
+    fuzz) row fuzz "8 formats, $fuzz_seconds s each" scripts/fuzz.sh "$fuzz_seconds" ;;
     *)
       echo "attack.sh: unknown part '$part'; parts are kills damage hostile calls fuzz" >&2
       exit 2

@@ -4,6 +4,7 @@
 What a fuzzer found lies beside them under the name of its hash. usage: seeds.py
 """
 
+import json
 import sys
 from pathlib import Path
 
@@ -46,7 +47,117 @@ PNGS = {
     "pnm": b"P6 # color\n1 2\n255\nrgbRGB",
 }
 
+
+def folder(text: str, **files: object) -> bytes:
+    """Files by their letters and a text, as hf_fuzz.cpp takes them."""
+    parts = [
+        letter + (file if isinstance(file, str) else json.dumps(file, ensure_ascii=False))
+        for letter, file in files.items()
+    ]
+    return "\0".join([*parts, text]).encode()
+
+
+def numbered(tokens: str) -> dict[str, int]:
+    return {token: i for i, token in enumerate(tokens.split())}
+
+
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
+    r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+WORD_PIECE = {
+    "version": "1.0",
+    "added_tokens": [{"id": 1, "content": "[MASK]", "special": True, "lstrip": True}],
+    "normalizer": {"type": "BertNormalizer", "strip_accents": None, "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {"type": "BertProcessing", "sep": ["[SEP]", 3], "cls": ["[CLS]", 2]},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {"type": "WordPiece", "vocab": numbered("[UNK] [MASK] [CLS] [SEP] a ##b c . 中")},
+}
+BYTE_LEVEL = {
+    "added_tokens": [
+        {"id": 6, "content": "<x>", "special": True, "normalized": False, "single_word": True},
+        {"id": 7, "content": "É ", "rstrip": True, "normalized": True},
+    ],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "NFC"}, {"type": "Lowercase"}]},
+    "pre_tokenizer": {
+        "type": "Sequence",
+        "pretokenizers": [
+            {"type": "Split", "pattern": {"Regex": SPLIT}, "behavior": "Isolated"},
+            {"type": "Digits", "individual_digits": False},
+            {"type": "ByteLevel", "add_prefix_space": True, "use_regex": False},
+        ],
+    },
+    "post_processor": {
+        "type": "Sequence",
+        "processors": [
+            {"type": "ByteLevel"},
+            {
+                "type": "TemplateProcessing",
+                "single": [{"SpecialToken": {"id": "<x>"}}, {"Sequence": {"id": "A"}}],
+                "special_tokens": {"<x>": {"ids": [6]}},
+            },
+        ],
+    },
+    "decoder": {"type": "ByteLevel"},
+    "model": {
+        "ignore_merges": True,
+        "vocab": numbered("a b Ġ ab Ġab Ã"),
+        "merges": ["a b", "Ġ ab"],
+    },
+}
+BYTE_FALLBACK = {
+    "normalizer": {
+        "type": "Sequence",
+        "normalizers": [
+            {"type": "Prepend", "prepend": "▁"},
+            {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+        ],
+    },
+    "decoder": {
+        "type": "Sequence",
+        "decoders": [
+            {"type": "Replace", "pattern": {"String": "▁"}, "content": " "},
+            {"type": "ByteFallback"},
+            {"type": "Fuse"},
+            {"type": "Strip", "content": " ", "start": 1, "stop": 0},
+        ],
+    },
+    "model": {
+        "type": "BPE",
+        "unk_token": "?",
+        "fuse_unk": True,
+        "byte_fallback": True,
+        "vocab": numbered("? ▁ a ▁a <0xC3> <0xA9>"),
+        "merges": [["▁", "a"]],
+    },
+}
+METASPACE = {
+    "pre_tokenizer": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first"},
+    "decoder": {"type": "Metaspace", "replacement": "▁"},
+    "model": {"type": "BPE", "vocab": numbered("▁ a b ▁a"), "merges": [["▁", "a"]]},
+}
+
 SEEDS: dict[str, dict[str, bytes]] = {
+    "hf": {
+        "word_piece": folder("ab, Áb中 [MASK]c\n", t=WORD_PIECE),
+        "byte_level": folder("<x> ab'S é  12345\r\n\n x<x>", t=BYTE_LEVEL),
+        "byte_fallback": folder("a é 中 a", t=BYTE_FALLBACK),
+        "metaspace": folder("a b  a", t=METASPACE),
+        "bert": folder(
+            "A ab [MASK] éa",
+            v="[UNK]\n[CLS]\r\n[SEP]\n[MASK]\na\n##b\n",
+            c={"do_lower_case": True, "tokenizer_class": "BertTokenizer"},
+        ),
+        "esm": folder("MK <mask>J\x1cX", v="<cls>\n<pad>\n<eos>\n<unk>\nM\nK\n<mask>"),
+        "gpt2": folder(
+            "ab a<|endoftext|>",
+            j=numbered("a b Ġ ab <|endoftext|>"),
+            m="#version: 0.2\na b\n",
+            c={"add_prefix_space": True, "pad_token": {"content": "b"}},
+        ),
+        "unigram": folder("a", t={"model": {"type": "Unigram", "vocab": [["a", -1.5]]}}),
+    },
     "fasta": {
         "plain": FASTA,
         "gzip": formats.gzip_member(FASTA),

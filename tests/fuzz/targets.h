@@ -15,6 +15,7 @@ namespace performer::fuzz {
 using Bytes = std::span<const std::byte>;
 
 int fasta(Bytes bytes);
+int hf(Bytes bytes);
 int json(Bytes bytes);
 int pds(Bytes bytes);
 int png(Bytes bytes);
