@@ -80,17 +80,27 @@ std::string_view name_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_
 
 std::int64_t size_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).size; }
 
-Reader::Reader(const std::filesystem::path& path) : file_(path) {
+Reader::Reader(const std::filesystem::path& path, std::int64_t most_header) : file_(path) {
   const std::int64_t size = file_.size();
   std::vector<std::byte> start(static_cast<std::size_t>(std::min<std::int64_t>(size, 8)));
   file_.read(0, start);
-  start.resize(static_cast<std::size_t>(header_end(start, size, path.string())));
+  const std::int64_t end = header_end(start, size, path.string());
+  if (end - 8 > most_header) {
+    fail(ExitCode::kCorrupt, "{}: header of {} bytes; at most {} are allowed here", path.string(),
+         end - 8, most_header);
+  }
+  start.resize(static_cast<std::size_t>(end));
   file_.read(0, start);
   header_ = parse_header(start, size, path.string());
 }
 
 void Reader::read(const TensorEntry& tensor, std::span<std::byte> out) const {
   file_.read(header_.data_begin + tensor.begin, out);
+}
+
+void Reader::read_part(const TensorEntry& tensor, std::int64_t offset,
+                       std::span<std::byte> out) const {
+  file_.read(header_.data_begin + tensor.begin + offset, out);
 }
 
 void write_pieces(FileWriter& out, const std::vector<TensorSpec>& specs, const Metadata& metadata,

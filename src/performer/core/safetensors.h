@@ -55,6 +55,9 @@ struct Header {
   std::int64_t data_begin = 0;  // where the header ends in the file
 };
 
+/// The limit of the reference implementation.
+inline constexpr std::int64_t kMaxHeader = 100'000'000;
+
 /// Where the header ends in a file of `size` bytes, by the first eight of them, or all it has;
 /// `file` names it in errors (kCorrupt).
 std::int64_t header_end(std::span<const std::byte> start, std::int64_t size,
@@ -67,12 +70,15 @@ Header parse_header(std::span<const std::byte> start, std::int64_t size, const s
 /// says what happens then.
 class Reader {
  public:
-  explicit Reader(const std::filesystem::path& path);
+  /// kCorrupt for a header of more than `most_header` bytes, which sizes what is kept of it.
+  explicit Reader(const std::filesystem::path& path, std::int64_t most_header = kMaxHeader);
 
   const std::vector<TensorEntry>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
   /// Fills `out`, which is as long as the tensor.
   void read(const TensorEntry& tensor, std::span<std::byte> out) const;
+  /// Fills `out` from byte `offset` of the tensor on; it has that many.
+  void read_part(const TensorEntry& tensor, std::int64_t offset, std::span<std::byte> out) const;
 
  private:
   RandomAccessFile file_;

@@ -11,7 +11,6 @@
 namespace performer::safetensors {
 namespace {
 
-constexpr std::int64_t kMaxHeader = 100'000'000;  // the limit of the reference implementation
 constexpr std::size_t kMaxRank = 64;
 // A tensor takes five values and at least fifty bytes.
 constexpr JsonLimits kHeaderLimits{.bytes = kMaxHeader, .depth = 8, .values = kMaxHeader / 8};

@@ -69,6 +69,21 @@ std::unique_ptr<Dataset> open_pixels(const DataConfig& config, Split split,
   return std::make_unique<SequenceDataset>(config, space, std::move(images.sequences));
 }
 
+// Numbers in a text, of a model that was converted without its tokenizer.
+void check_ids(const DataConfig& config, const TokenSpace& space) {
+  if (config.task != "text") {
+    fail(ExitCode::kUsage,
+         "data.task: the tokens of this model are plain numbers, which only text can hold, got {}",
+         config.task);
+  }
+  const bool masked = config.objective == "masked";
+  if (space.eos < 0 || (masked && space.mask < 0)) {
+    fail(ExitCode::kUsage,
+         "data: texts end with a token{}, and this model names none; its config.json had no {}",
+         masked ? " and are masked by one" : "", space.eos < 0 ? "eos_token_id" : "mask_token_id");
+  }
+}
+
 }  // namespace
 
 bool has_split(const DataConfig& config, Split split) {
@@ -97,6 +112,7 @@ std::unique_ptr<Dataset> open_dataset(const DataConfig& config, Split split,
                                       const TokenSpace& space, Ids ids) {
   check(config);
   check_pipes(config);
+  if (space.kind == "ids") check_ids(config, space);
   if (config.task == "recall") return std::make_unique<RecallDataset>(config, space, split);
   if (config.task == "classify" || config.task == "match") {
     return open_labelled(config, split, space);

@@ -118,7 +118,9 @@ std::string Checkpoint::trainer() const { return read_own(folder_ / "trainer.jso
 std::map<std::string, std::string> Checkpoint::tokenizer() const {
   std::map<std::string, std::string> files;
   for (const ManifestFile& file : manifest_.files) {
-    if (std::find(kFixedFiles.begin(), kFixedFiles.end(), file.name) == kFixedFiles.end()) {
+    const bool fixed =
+        std::find(kFixedFiles.begin(), kFixedFiles.end(), file.name) != kFixedFiles.end();
+    if (!fixed && file.name != kKeptFile) {
       files.emplace(file.name, read_own(folder_ / file.name, kMaxTokenizer));
     }
   }

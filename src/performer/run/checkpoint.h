@@ -14,6 +14,9 @@ namespace performer::run {
 inline constexpr std::int64_t kMaxConfigBytes = std::int64_t{1} << 22;         // config.json
 inline constexpr std::int64_t kMaxTokenizerJsonBytes = std::int64_t{1} << 26;  // tokenizer.json
 
+/// Tensors that a converted model came with and does not compute with.
+inline constexpr const char* kKeptFile = "kept.safetensors";
+
 /// A checkpoint folder of which every byte was verified against its manifest.
 class Checkpoint {
  public:

@@ -4,6 +4,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/file.h"
+#include "performer/run/checkpoint.h"
 #include "performer/run/checkpoint_manifest.h"
 
 namespace performer::run {
@@ -60,6 +61,7 @@ std::string write_checkpoint(const fs::path& folder, std::int64_t step,
                              const CheckpointContent& content) {
   FolderWriter writer(folder, step);
   writer.tensors("model.safetensors", content.model);
+  if (!content.kept.empty()) writer.tensors(kKeptFile, content.kept);
   writer.text("config.json", content.config_json);
   for (const auto& [name, bytes] : content.tokenizer) {
     writer.text(name, bytes);
