@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks the direction of the includes between the folders of src/performer.
 
-cli -> {fit -> train -> infer -> run, report} -> {models -> ops -> kernels, data}; core serves all
-but kernels.
+cli -> {fit -> train -> infer -> run, pretrained -> infer, report} -> {models -> ops -> kernels,
+data}; core serves all but kernels.
 """
 
 import re
@@ -24,8 +24,9 @@ ALLOWED = {
     "infer": UPPER | {"run"},
     "train": UPPER | {"run", "infer"},
     "fit": UPPER | {"run", "infer", "train"},
+    "pretrained": UPPER | {"run", "infer"},
     "report": UPPER,
-    "cli": UPPER | {"run", "infer", "train", "fit", "report"},
+    "cli": UPPER | {"run", "infer", "train", "fit", "pretrained", "report"},
 }
 FRAMEWORK = ("torch/", "ATen/", "c10/", "caffe2/")  # unknown to kernels
 SUFFIXES = {".h", ".cpp", ".cuh", ".cu"}

@@ -4,7 +4,7 @@ import pytest
 from conftest import Run
 
 COMMANDS = ["train", "eval", "generate", "data", "bench"]
-PLANNED = ["embed", "score", "inspect", "attention", "convert", "reproduce"]
+PLANNED = ["embed", "score", "inspect", "attention", "reproduce"]
 
 
 def complaint(program: Run, *words: str) -> str:

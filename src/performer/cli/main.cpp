@@ -62,6 +62,7 @@ ExitCode run(int argc, char** argv, CLI::App& app) {
   performer::cli::add_eval(app);
   performer::cli::add_embed(app);
   performer::cli::add_generate(app);
+  performer::cli::add_convert(app);
   performer::cli::add_data(app);
   performer::cli::add_bench(app);
   const std::span<char* const> arguments(argv, static_cast<std::size_t>(argc));

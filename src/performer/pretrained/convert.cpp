@@ -1,0 +1,148 @@
+#include "performer/pretrained/convert.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "performer/core/error.h"
+#include "performer/pretrained/describe.h"
+#include "performer/pretrained/match.h"
+#include "performer/pretrained/new_folder.h"
+#include "performer/pretrained/source.h"
+#include "performer/pretrained/tensor_views.h"
+#include "performer/pretrained/tokenizer.h"
+#include "performer/run/checkpoint_writer.h"
+#include "performer/run/make_model.h"
+#include "performer/run/progress.h"
+#include "performer/run/tokenizer_files.h"
+
+namespace performer::pretrained {
+namespace {
+
+namespace fs = std::filesystem;
+
+Facts facts_of(const TensorFolder& folder) {
+  Facts facts;
+  for (const auto& [name, tensor] : folder.tensors()) {
+    facts.frequencies = facts.frequencies || name.ends_with("rotary_embeddings.inv_freq");
+  }
+  return facts;
+}
+
+void choose_attention(const ConvertOptions& options, models::ModelConfig& model) {
+  if (!options.favor) {
+    model.attention.kind = "exact";
+    return;
+  }
+  model.attention.kind = "favor";
+  model.attention.features = options.features;
+  model.attention.near = options.near.value_or(model.causal ? kCausalNear : 0);
+  model.attention.seed = options.seed;
+  if (options.keep_exact.empty()) return;
+  model.layer_kinds.assign(static_cast<std::size_t>(model.layers), "favor");
+  for (const auto layer : options.keep_exact) {
+    if (layer < 0 || layer >= model.layers) {
+      fail(ExitCode::kUsage, "--keep-exact: the layers are 0 to {}, got {}", model.layers - 1,
+           layer);
+    }
+    model.layer_kinds[static_cast<std::size_t>(layer)] = "exact";
+  }
+}
+
+// config.json may ask for what no model can be.
+void check_possible(const models::ModelConfig& model, const std::string& file) {
+  try {
+    models::check(model);
+  } catch (const Error& error) {
+    fail(ExitCode::kCorrupt, "{}: describes no model: {}", file, error.what());
+  }
+}
+
+run::Recipe recipe_of(const Description& d, const Source& source) {
+  run::Recipe recipe;
+  recipe.description = d.architecture + " of " + source.folder;
+  recipe.source = source.text();
+  recipe.model = d.model;
+  recipe.data.task = "text";
+  recipe.data.objective = d.model.causal ? "causal" : "masked";
+  recipe.data.length = std::min<std::int64_t>(d.model.max_length, 1024);
+  return recipe;
+}
+
+run::NamedTensors read_kept(const Match& match) {
+  run::NamedTensors kept;
+  for (const auto& [name, tensor] : match.kept) {
+    const at::Tensor values = at::empty(tensor.entry->shape, at::kFloat);
+    if (values.dim() > 0) read_into(tensor, values);
+    kept.emplace_back(name, values);
+  }
+  return kept;
+}
+
+void read_weights(const Match& match, const Description& d, const Parameters& parameters) {
+  for (const auto& [place, tensor] : match.places) {
+    read_into(tensor, view_of(parameters, *place, d.model.head_dim()));
+  }
+  for (const auto& [a, b] : match.twins) check_twins(a, b);
+}
+
+// What was written is what was read: from the new file, through the way back.
+void check_written(const fs::path& folder, const Match& match, const run::Recipe& recipe) {
+  models::Transformer again = run::make_model(recipe, at::kCPU);
+  run::NamedTensors targets;
+  const auto parameters = parameters_of(again);
+  for (const auto& [name, tensor] : parameters) targets.emplace_back(name, tensor);
+  run::load_into(folder / "model.safetensors", targets);
+  for (const auto& [place, tensor] : match.places) {
+    if (holds(tensor, view_of(parameters, *place, recipe.model.head_dim()))) continue;
+    fail(ExitCode::kFailure, "{}: tensor {} did not come back as it was; this is a mistake of ours",
+         tensor.file, place->name);
+  }
+}
+
+run::CheckpointContent content_of(const models::Transformer& model, const run::Recipe& recipe) {
+  run::CheckpointContent content;
+  for (const auto& item : model->named_parameters()) {
+    content.model.emplace_back(item.key(), item.value());
+  }
+  for (const auto& item : model->named_buffers()) {
+    content.model.emplace_back(item.key(), item.value());
+  }
+  content.config_json = run::recipe_to_json(recipe);
+  content.trainer_json = run::progress_to_json({}, {{"draw", 0}});
+  return content;
+}
+
+}  // namespace
+
+Converted convert(const fs::path& from, const fs::path& to, const ConvertOptions& options) {
+  const HfConfig config(read_config_text(from), (from / "config.json").string());
+  const TensorFolder folder(from);
+  const Description d = describe(config, facts_of(folder));
+  check_possible(d.model, (from / "config.json").string());
+  const Match match = match_tensors(d, folder);
+  NewFolder out(to);  // known before the work begins
+
+  const Source source = source_of(from, d.architecture, folder.files());
+  Converted result{recipe_of(d, source), d.architecture, 0, std::ssize(match.places), {}};
+  choose_attention(options, result.recipe.model);
+  run::check(result.recipe);
+  const models::Transformer model = run::make_model(result.recipe, at::kCPU);
+  const auto parameters = parameters_of(model);
+  check_covered(d, parameters);
+  read_weights(match, d, parameters);
+
+  auto content = content_of(model, result.recipe);
+  content.kept = read_kept(match);
+  content.tokenizer = run::tokenizer_files(token_space_of(config, d.model.vocabulary));
+  content.tokenizer.merge(source.checkpoint_files());
+  run::write_checkpoint(out.path(), 0, content);
+  if (options.check) check_written(out.path(), match, result.recipe);
+  out.commit();
+  for (const auto& p : model->parameters()) result.parameters += p.numel();
+  for (const auto& [name, tensor] : match.kept) result.kept.push_back(name);
+  return result;
+}
+
+}  // namespace performer::pretrained

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "performer/run/recipe.h"
+
+namespace performer::pretrained {
+
+struct ConvertOptions {
+  bool favor = true;                     // else exact attention in every layer
+  std::int64_t features = 64;            // of a head
+  std::optional<std::int64_t> near;      // not given: 64 for causal models, else 0
+  std::vector<std::int64_t> keep_exact;  // layers that stay exact
+  std::int64_t seed = 0;                 // of the random projections
+  bool check = false;                    // read OUT again and compare every number
+};
+
+struct Converted {
+  run::Recipe recipe;
+  std::string architecture;
+  std::int64_t parameters = 0, tensors = 0;
+  std::vector<std::string> kept;  // tensors that travel along for an export
+};
+
+/// The default near field of a conversion. Causal models have heads that look at exact positions a
+/// few tokens back, which features alone cannot follow.
+inline constexpr std::int64_t kCausalNear = 64;
+
+/// Reads the model of folder `from` and writes it to the new folder `to` as a checkpoint.
+Converted convert(const std::filesystem::path& from, const std::filesystem::path& to,
+                  const ConvertOptions& options);
+
+}  // namespace performer::pretrained

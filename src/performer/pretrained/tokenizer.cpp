@@ -1,0 +1,35 @@
+#include "performer/pretrained/tokenizer.h"
+
+#include "performer/core/log.h"
+
+namespace performer::pretrained {
+namespace {
+
+// -1 where there is none. Some models end at any of several tokens.
+std::int64_t special(const HfConfig& config, const char* key, std::int64_t vocabulary) {
+  if (!config.has(key)) return -1;
+  const auto value = config.at(key);
+  const bool several = value.value().is_array();
+  if (several && value.size() == 0) return -1;
+  const std::int64_t first = several ? value.at(0).integer() : value.integer();
+  if (first < 0 || first >= vocabulary) {
+    log_info("{}: {} is no token of a vocabulary of {}, and is left out", key, first, vocabulary);
+    return -1;
+  }
+  if (several && value.size() > 1) {
+    log_info("{}: the first of {} is taken, {}; the others end nothing", key, value.size(), first);
+  }
+  return first;
+}
+
+}  // namespace
+
+data::TokenSpace token_space_of(const HfConfig& config, std::int64_t vocabulary) {
+  auto space = data::id_space(vocabulary);
+  space.pad = special(config, "pad_token_id", vocabulary);
+  space.eos = special(config, "eos_token_id", vocabulary);
+  space.mask = special(config, "mask_token_id", vocabulary);
+  return space;
+}
+
+}  // namespace performer::pretrained
