@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 seconds=${1:-60}
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(fasta hf json pds png safetensors toml tsv)
+((${#targets[@]})) || targets=(fasta hf json pds png pretrained safetensors toml tsv)
 
 [[ build-fuzz/build.ninja -nt CMakePresets.json ]] || cmake --preset fuzz >build-fuzz.log || {
   cat build-fuzz.log

@@ -56,6 +56,13 @@ constexpr Seed kSeeds[] = {
     {"png", "interlaced", 1},
     {"png", "palette", 1},
     {"png", "pnm", 1},
+    {"pretrained", "bert", 1},
+    {"pretrained", "esm", 1},
+    {"pretrained", "gpt2", 1},
+    {"pretrained", "llama", 1},
+    {"pretrained", "qwen2", 1},
+    {"pretrained", "index", 1},
+    {"pretrained", "escaping", 0},
     {"safetensors", "two", 1},
     {"safetensors", "metadata", 1},
     {"safetensors", "bare", 1},
@@ -69,9 +76,15 @@ constexpr Seed kSeeds[] = {
 };
 
 constexpr Target kTargets[] = {
-    {"fasta", fasta}, {"hf", hf},   {"json", json},
-    {"pds", pds},     {"png", png}, {"safetensors", safetensors},
-    {"toml", toml},   {"tsv", tsv},
+    {"fasta", fasta},
+    {"hf", hf},
+    {"json", json},
+    {"pds", pds},
+    {"png", png},
+    {"pretrained", pretrained},
+    {"safetensors", safetensors},
+    {"toml", toml},
+    {"tsv", tsv},
 };
 
 class CorpusTest : public ::testing::TestWithParam<Target> {

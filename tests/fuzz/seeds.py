@@ -138,6 +138,53 @@ METASPACE = {
     "model": {"type": "BPE", "vocab": numbered("▁ a b ▁a"), "merges": [["▁", "a"]]},
 }
 
+SIZES = {
+    "vocab_size": 9,
+    "hidden_size": 8,
+    "num_hidden_layers": 2,
+    "num_attention_heads": 2,
+    "intermediate_size": 16,
+}
+
+
+def model(kind: str, architecture: str, **values: object) -> bytes:
+    values = {"model_type": kind, "architectures": [architecture], **SIZES, **values}
+    return json.dumps(values).encode()
+
+
+MODELS = {
+    "bert": model("bert", "BertForMaskedLM", max_position_embeddings=5, hidden_act="gelu_new"),
+    "esm": model(
+        "esm",
+        "EsmForMaskedLM",
+        position_embedding_type="rotary",
+        token_dropout=True,
+        mask_token_id=3,
+        vocab_list=None,
+    )
+    + b" ",  # with frequencies of its own
+    "gpt2": model(
+        "gpt2",
+        "GPT2LMHeadModel",
+        n_embd=8,
+        n_layer=2,
+        n_head=2,
+        n_positions=5,
+        tie_word_embeddings=False,
+    ),
+    "llama": model(
+        "llama",
+        "LlamaForCausalLM",
+        num_key_value_heads=1,
+        head_dim=6,
+        rms_norm_eps=1e-5,
+        rope_parameters={"rope_type": "default", "rope_theta": 500.0},
+    ),
+    "qwen2": model("qwen2", "Qwen2Model", layer_types=["full_attention"] * 2, rope_scaling=None),
+    "index": b'{"metadata": {}, "weight_map": {"a": "m-1.safetensors", "b": "m-2.safetensors"}}',
+    "escaping": b'{"weight_map": {"a": "../m.safetensors"}}',
+}
+
 SEEDS: dict[str, dict[str, bytes]] = {
     "hf": {
         "word_piece": folder("ab, Áb中 [MASK]c\n", t=WORD_PIECE),
@@ -171,6 +218,7 @@ SEEDS: dict[str, dict[str, bytes]] = {
         "narrow": b"label\r\n",
     },
     "png": PNGS,
+    "pretrained": MODELS,
     "toml": {
         "recipe": RECIPE,
         "dotted": b"train.steps = 0x10\ndata.seed=7",  # its last line is read as --set too

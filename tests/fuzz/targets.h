@@ -19,6 +19,7 @@ int hf(Bytes bytes);
 int json(Bytes bytes);
 int pds(Bytes bytes);
 int png(Bytes bytes);
+int pretrained(Bytes bytes);
 int safetensors(Bytes bytes);
 int toml(Bytes bytes);
 int tsv(Bytes bytes);
