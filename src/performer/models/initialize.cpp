@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -23,12 +24,16 @@ double deviation(std::string_view name, const ModelConfig& config) {
 }
 
 void fill(const at::Tensor& parameter, double deviation, const RandomStream& stream) {
+  constexpr std::int64_t kPiece = 1 << 14;  // of a thread's part, which may be the whole
   auto* out = parameter.mutable_data_ptr<float>();
-  at::parallel_for(0, parameter.numel(), 1 << 14, [&](std::int64_t begin, std::int64_t end) {
-    std::vector<double> normals(static_cast<std::size_t>(end - begin));
-    stream.normals(static_cast<std::uint64_t>(begin), end - begin, normals.data());
-    for (std::int64_t i = begin; i < end; ++i) {
-      out[i] = static_cast<float>(deviation * normals[static_cast<std::size_t>(i - begin)]);
+  at::parallel_for(0, parameter.numel(), kPiece, [&](std::int64_t begin, std::int64_t end) {
+    std::vector<double> normals(static_cast<std::size_t>(std::min(kPiece, end - begin)));
+    for (std::int64_t first = begin; first < end; first += kPiece) {
+      const std::int64_t count = std::min(kPiece, end - first);
+      stream.normals(static_cast<std::uint64_t>(first), count, normals.data());
+      for (std::int64_t i = 0; i < count; ++i) {
+        out[first + i] = static_cast<float>(deviation * normals[static_cast<std::size_t>(i)]);
+      }
     }
   });
 }
