@@ -9,6 +9,7 @@
 
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
+#include "performer/cli/convert_fit.h"
 #include "performer/cli/data_table.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
@@ -23,6 +24,7 @@ using Json = nlohmann::ordered_json;
 struct ConvertCommand {
   std::string from, to, attention = "favor";
   pretrained::ConvertOptions how;
+  FitCommand fit;
   std::int64_t near = 0;
   bool back = false, json = false;
   CLI::Option *given_attention = nullptr, *given_check = nullptr;
@@ -93,6 +95,8 @@ void run_convert(ConvertCommand& c) {
            option->get_name());
     }
   }
+  check_fit(c.fit);
+  if (c.fit.asked()) c.how.refine = fitting(c.fit, static_cast<std::uint64_t>(c.how.seed));
   const auto done = pretrained::convert(c.from, c.to, c.how);
   say_near(c, done.recipe.model);
   print_converted(c, done);
@@ -158,6 +162,8 @@ void add_convert(CLI::App& app) {
   command->add_option("out", c.to, "New folder: a checkpoint that eval and generate take")
       ->required();
   add_attention_options(*command, c);
+  add_fit_options(*command, c.fit);
+  c.of_favor.insert(c.of_favor.end(), c.fit.options.begin(), c.fit.options.end());
   c.given_check =
       command->add_flag("--check", c.how.check, "Read OUT again and compare every number");
   command->add_flag("--export", c.back,
@@ -167,6 +173,7 @@ void add_convert(CLI::App& app) {
       "BERT and MiniLM, ESM-2, GPT-2, Llama, Mistral and Qwen2. Anything that cannot be expressed\n"
       "exactly is refused by name; pickled weights are never read.\n"
       "Examples:\n  performer convert all-MiniLM-L6-v2 minilm --features 128\n"
+      "  performer convert all-MiniLM-L6-v2 minilm --features 64 --fit articles.txt\n"
       "  performer convert esm2_t6_8M_UR50D esm --attention exact --check\n"
       "  performer convert gpt2 performer-gpt2 --near 64 --keep-exact 0,11\n"
       "  performer convert --export performer-gpt2 gpt2-again");

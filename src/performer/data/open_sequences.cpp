@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "performer/core/error.h"
+#include "performer/data/alphabet.h"
 #include "performer/data/byte_source.h"
 #include "performer/data/encoding.h"
 #include "performer/data/read_fasta.h"
@@ -19,6 +20,14 @@ constexpr std::int64_t kMostText = std::int64_t{1} << 31;
 
 class LineSequences final : public WholeSequences {
  public:
+  /// The letters of a FASTA file's records.
+  LineSequences(const SequenceSource& records, const TokenSpace& space) {
+    for (std::int64_t i = 0; i < records.size(); ++i) {
+      std::string letters;
+      for (const auto token : records.tokens(i)) letters += alphabet::name_of(token);
+      add(records.id(i), letters, space);
+    }
+  }
   LineSequences(const std::string& text, const TokenSpace& space) {
     std::string_view rest = text;
     for (std::int64_t line = 1; !rest.empty(); ++line) {
@@ -27,7 +36,7 @@ class LineSequences final : public WholeSequences {
       if (own.ends_with('\r')) own.remove_suffix(1);
       rest.remove_prefix(std::min(rest.size(), end + 1));
       if (own.find_first_not_of(" \t") == std::string_view::npos) continue;
-      add(line, space.encode(own), space);
+      add(std::to_string(line), own, space);
     }
   }
 
@@ -40,25 +49,34 @@ class LineSequences final : public WholeSequences {
   }
   std::int64_t residues(std::int64_t sequence) const override { return line(sequence).residues; }
   std::string id(std::int64_t sequence) const override {
-    return std::to_string(line(sequence).number);
+    return line(sequence).id;
   }
 
  private:
   struct Line {
-    std::int64_t number, residues;
+    std::string id;
+    std::int64_t residues;
     std::vector<std::int64_t> tokens;
   };
 
-  void add(std::int64_t number, std::vector<std::int64_t> tokens, const TokenSpace& space) {
-    const auto residues = static_cast<std::int64_t>(tokens.size());
-    if (space.bos >= 0) tokens.insert(tokens.begin(), space.bos);
-    if (space.eos >= 0) tokens.push_back(space.eos);
-    lines_.push_back({number, residues, std::move(tokens)});
+  void add(std::string id, std::string_view text, const TokenSpace& space) {
+    auto tokens = space.encode_whole(text);
+    if (space.kind != "hf" && space.bos >= 0) tokens.insert(tokens.begin(), space.bos);
+    if (space.kind != "hf" && space.eos >= 0) tokens.push_back(space.eos);
+    const auto residues =
+        std::ranges::count_if(tokens, [&](auto token) { return space.is_regular(token); });
+    lines_.push_back({std::move(id), residues, std::move(tokens)});
   }
   const Line& line(std::int64_t i) const { return lines_.at(static_cast<std::size_t>(i)); }
 
   std::vector<Line> lines_;
 };
+
+std::unique_ptr<SequenceSource> records_of(const std::string& name) {
+  FastaOptions options;
+  options.keep_ids = true;
+  return std::move(read_fasta(name, options).sequences);
+}
 
 }  // namespace
 
@@ -67,15 +85,16 @@ std::shared_ptr<const WholeSequences> open_sequences(const std::string& path,
   const bool standard = path == "stdin" && !std::filesystem::exists(path);
   const std::string name = standard ? "-" : path;
   if (space.kind == "protein") {
-    FastaOptions options;
-    options.keep_ids = true;
-    auto content = read_fasta(name, options);
     const auto rows =
-        std::make_shared<const SequenceDataset>(DataConfig{}, space, std::move(content.sequences));
+        std::make_shared<const SequenceDataset>(DataConfig{}, space, records_of(name));
     return {rows, rows->whole()};
   }
   if (space.kind == "pixels" || space.kind == "recall") {
     fail(ExitCode::kUsage, "{}: the model reads {}, neither sequences nor text", path, space.kind);
+  }
+  // A model of proteins from elsewhere has a vocabulary of its own.
+  if (space.kind == "hf" && path.find(".fa") != std::string::npos) {
+    return std::make_shared<const LineSequences>(*records_of(name), space);
   }
   const std::string text = read_all(name, kMostText);
   if (space.kind != "bytes") check_utf8_lines(text, name);

@@ -154,6 +154,14 @@ std::string TokenSpace::decode(std::span<const std::int64_t> tokens) const {
   return text;
 }
 
+bool TokenSpace::is_regular(std::int64_t token) const {
+  if (token < 0 || token >= vocabulary) return false;
+  if (kind == "hf") {
+    return token < hf->tokenizer->vocabulary() && !hf->tokenizer->is_special(token);
+  }
+  return token >= first_regular && token < first_regular + regular;
+}
+
 std::vector<std::int64_t> TokenSpace::never_generated() const {
   std::vector<std::int64_t> tokens;
   for (std::int64_t token = 0; token < vocabulary; ++token) {

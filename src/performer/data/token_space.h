@@ -44,6 +44,9 @@ struct TokenSpace {
   /// Specials are left out. Pixels, recall and ids: numbers with spaces between.
   std::string decode(std::span<const std::int64_t> tokens) const;
 
+  /// Whether a token is a part of a text, and not around it.
+  bool is_regular(std::int64_t token) const;
+
   /// Tokens without a written form: all specials but EOS, which ends a sequence.
   std::vector<std::int64_t> never_generated() const;
 

@@ -29,9 +29,8 @@ Samples::Samples(const data::WholeSequences& text, const data::TokenSpace& space
   for (std::int64_t i = 0; i < text.count(); ++i) {
     row.resize(static_cast<std::size_t>(text.tokens(i)));
     text.read(i, 0, row);
-    std::ranges::copy_if(row, std::back_inserter(tokens_), [&](auto t) {
-      return t != space.bos && t != space.eos && t != space.pad;
-    });
+    std::ranges::copy_if(row, std::back_inserter(tokens_),
+                         [&](auto t) { return space.is_regular(t); });
     const auto end = static_cast<std::int64_t>(tokens_.size());
     if (space.kind == "protein" && (ends_.empty() || end > ends_.back())) ends_.push_back(end);
   }

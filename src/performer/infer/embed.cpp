@@ -84,16 +84,16 @@ Embedder::Rows Embedder::load(const data::WholeSequences& sequences,
   const auto rows = static_cast<std::int64_t>(batch.size());
   const at::Tensor ids =
       at::full({rows, longest}, std::max<std::int64_t>(0, space_.pad), at::kLong);
-  const at::Tensor real = at::zeros({rows, longest}, at::kBool);
+  const at::Tensor real = at::zeros({rows, longest}, at::kBool), regular = at::zeros_like(real);
   for (std::int64_t b = 0; b < rows; ++b) {
     const auto i = batch[static_cast<std::size_t>(b)];
     const auto count = tokens(sequences, i);
     auto* row = ids.data_ptr<std::int64_t>() + b * longest;
     sequences.read(i, 0, {row, static_cast<std::size_t>(count)});
     real.select(0, b).narrow(0, 0, count).fill_(true);
+    auto* marks = regular.data_ptr<bool>() + b * longest;
+    for (std::int64_t t = 0; t < count; ++t) marks[t] = space_.is_regular(row[t]);
   }
-  const at::Tensor regular = real.logical_and(ids.ge(space_.first_regular))
-                                 .logical_and(ids.lt(space_.first_regular + space_.regular));
   return {ids, real, regular};
 }
 

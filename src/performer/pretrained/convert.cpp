@@ -36,6 +36,10 @@ void choose_attention(const ConvertOptions& options, models::ModelConfig& model)
     return;
   }
   model.attention.kind = "favor";
+  if (options.refine) {
+    model.attention.kernel = "loglinear";
+    model.attention.projection = "fitted";
+  }
   model.attention.features = options.features;
   model.attention.near = options.near.value_or(model.causal ? kCausalNear : 0);
   model.attention.seed = options.seed;
@@ -93,7 +97,8 @@ void check_written(const fs::path& folder, const Match& match, const run::Recipe
   models::Transformer again = run::make_model(recipe, at::kCPU);
   run::NamedTensors targets;
   const auto parameters = parameters_of(again);
-  for (const auto& [name, tensor] : parameters) targets.emplace_back(name, tensor);
+  for (const auto& item : again->named_parameters()) targets.emplace_back(item.key(), item.value());
+  for (const auto& item : again->named_buffers()) targets.emplace_back(item.key(), item.value());
   run::load_into(folder / "model.safetensors", targets);
   for (const auto& [place, tensor] : match.places) {
     if (holds(tensor, view_of(parameters, *place, recipe.model.head_dim()))) continue;
@@ -134,9 +139,11 @@ Converted convert(const fs::path& from, const fs::path& to, const ConvertOptions
   check_covered(d, parameters);
   read_weights(match, d, parameters);
 
+  const auto space = token_space_of(config, from, d.model.vocabulary);
+  if (options.refine) options.refine(model, result.recipe, space);
   auto content = content_of(model, result.recipe);
   content.kept = read_kept(match);
-  content.tokenizer = run::tokenizer_files(token_space_of(config, d.model.vocabulary));
+  content.tokenizer = run::tokenizer_files(space);
   content.tokenizer.merge(source.checkpoint_files());
   run::write_checkpoint(out.path(), 0, content);
   if (options.check) check_written(out.path(), match, result.recipe);

@@ -2,9 +2,12 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <vector>
 
+#include "performer/data/token_space.h"
+#include "performer/models/transformer.h"
 #include "performer/run/recipe.h"
 
 namespace performer::pretrained {
@@ -15,6 +18,9 @@ struct ConvertOptions {
   std::optional<std::int64_t> near;      // not given: 64 for causal models, else 0
   std::vector<std::int64_t> keep_exact;  // layers that stay exact
   std::int64_t seed = 0;                 // of the random projections
+  /// Sets the features, which are then numbers of the model: models/fitted_features.h.
+  std::function<void(models::Transformer model, const run::Recipe&, const data::TokenSpace&)>
+      refine;
   bool check = false;                    // read OUT again and compare every number
 };
 

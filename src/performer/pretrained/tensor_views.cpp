@@ -48,7 +48,10 @@ at::Tensor bits(const at::Tensor& t) { return t.contiguous().view(at::kInt); }
 Parameters parameters_of(const models::Transformer& model) {
   Parameters all;
   for (const auto& item : model->named_parameters()) all.emplace(item.key(), item.value().detach());
-  for (const auto& item : model->named_buffers()) all.emplace(item.key(), item.value());
+  for (const auto& item : model->named_buffers()) {
+    const bool fitted = item.key().find(".core.features.") != std::string::npos;  // no file has them
+    if (!fitted) all.emplace(item.key(), item.value());
+  }
   return all;
 }
 

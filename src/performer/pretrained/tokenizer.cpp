@@ -1,6 +1,9 @@
 #include "performer/pretrained/tokenizer.h"
 
+#include "performer/core/error.h"
+#include "performer/core/file.h"
 #include "performer/core/log.h"
+#include "performer/data/hf/open_tokenizer.h"
 
 namespace performer::pretrained {
 namespace {
@@ -22,9 +25,27 @@ std::int64_t special(const HfConfig& config, const char* key, std::int64_t vocab
   return first;
 }
 
+bool has_tokenizer(const std::filesystem::path& folder) {
+  for (const char* name :
+       {"tokenizer.json", "vocab.txt", "vocab.json", "tokenizer.model", "spiece.model"}) {
+    if (is_there(folder / name)) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-data::TokenSpace token_space_of(const HfConfig& config, std::int64_t vocabulary) {
+data::TokenSpace token_space_of(const HfConfig& config, const std::filesystem::path& folder,
+                                std::int64_t vocabulary) {
+  if (has_tokenizer(folder)) {
+    auto space = data::open_hf_tokenizer(folder);
+    if (space.vocabulary > vocabulary) {
+      fail(ExitCode::kCorrupt, "{}: its tokenizer has {} tokens, its model {}", folder.string(),
+           space.vocabulary, vocabulary);
+    }
+    space.vocabulary = vocabulary;  // rows of tokens that do not occur
+    return space;
+  }
   auto space = data::id_space(vocabulary);
   space.pad = special(config, "pad_token_id", vocabulary);
   space.eos = special(config, "eos_token_id", vocabulary);

@@ -1,0 +1,151 @@
+#include "performer/cli/convert_fit.h"
+
+#include <ATen/ATen.h>
+
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <chrono>
+
+#include "performer/cli/bounds.h"
+#include "performer/core/error.h"
+#include "performer/core/log.h"
+#include "performer/data/open_sequences.h"
+#include "performer/models/length_limit.h"
+#include "performer/run/make_model.h"
+
+namespace performer::cli {
+namespace {
+
+constexpr std::int64_t kLinesOfProgress = 10;  // of a stage, where there is no terminal
+
+// Equal weights, exact attention.
+models::Transformer exact_twin(const models::Transformer& model, run::Recipe recipe) {
+  recipe.model.attention = {};
+  recipe.model.attention.kind = "exact";
+  recipe.model.attention.scale = model->config().attention.scale;
+  recipe.model.layer_kinds.clear();
+  models::Transformer twin = run::make_model(recipe, at::kCPU);
+  const at::NoGradGuard no_grad;
+  auto own = twin->named_parameters();
+  for (const auto& item : model->named_parameters()) own[item.key()].copy_(item.value());
+  auto buffers = twin->named_buffers();
+  for (const auto& item : model->named_buffers()) {
+    if (auto* buffer = buffers.find(item.key())) buffer->copy_(item.value());
+  }
+  return twin;
+}
+
+class Reporter {
+ public:
+  void operator()(const fit::Progress& p) {
+    if (p.step == 1) begun_ = std::chrono::steady_clock::now(), first_ = p.loss;
+    const auto spent = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun_);
+    const double left = p.step > 1 ? spent.count() / static_cast<double>(p.step - 1) *
+                                         static_cast<double>(p.steps - p.step)
+                                   : 0;
+    if (p.stage == "calibrate") return;
+    const auto text = fmt::format("fit {}: step {}/{}, loss {:.4f}, {:.0f} s left", p.stage, p.step,
+                                  p.steps, p.loss, left);
+    if (p.step == p.steps) {
+      log_progress("");
+      log_info("fit {}: loss {:.4f} to {:.4f} in {} steps, {:.0f} s", p.stage, first_, p.loss,
+               p.steps, spent.count());
+    } else if (log_is_terminal()) {
+      log_progress(text);
+    } else if (p.step % std::max<std::int64_t>(1, p.steps / kLinesOfProgress) == 0) {
+      log_info("{}", text);
+    }
+  }
+
+ private:
+  std::chrono::steady_clock::time_point begun_;
+  double first_ = 0;
+};
+
+fit::Samples open_samples(const std::string& path, const data::TokenSpace& space,
+                          const fit::Samples::Options& options) {
+  if (space.kind == "ids") {
+    fail(ExitCode::kUsage,
+         "{}: the folder has no tokenizer, so that no text can be read; copy its tokenizer's files "
+         "into it",
+         path);
+  }
+  return fit::Samples(*data::open_sequences(path, space), space, options);
+}
+
+}  // namespace
+
+void add_fit_options(CLI::App& command, FitCommand& c) {
+  c.options.push_back(
+      command
+          .add_option("--calibrate", c.calibrate,
+                      "Text to take moments of queries and keys from: exact identities and optimal "
+                      "features, seconds")
+          ->type_name("FILE"));
+  c.options.push_back(
+      command
+          .add_option("--fit", c.fit,
+                      "Text to fit the features on, without labels, until the model imitates its "
+                      "exact attention: minutes (calibrates first)")
+          ->type_name("FILE"));
+  c.options.push_back(
+      command.add_flag("--fit-weights", c.weights, "Then fit all weights, too, at a low rate"));
+  c.options.push_back(bounded(
+      command.add_option("--fit-steps", c.steps,
+                         "Steps of fitting in all (default: 600 of attention, 1000 of the model)"),
+      4, kMostSteps));
+  c.options.push_back(
+      bounded(command.add_option("--fit-rows", c.how.rows, "Rows of text in a step")
+                  ->capture_default_str(),
+              1, kMostRows));
+  c.options.push_back(
+      bounded(command.add_option("--fit-length", c.length, "Tokens of a row, at most")
+                  ->capture_default_str(),
+              4, kMostTokens));
+  add_compute_options(command, c.compute);
+}
+
+void check_fit(const FitCommand& c) {
+  if (!c.calibrate.empty() && !c.fit.empty()) {
+    fail(ExitCode::kUsage, "--calibrate {}: --fit calibrates first, on its own text; leave one out",
+         c.calibrate);
+  }
+  for (const auto* option : c.options) {
+    const bool of_fit = option->get_name() != "--calibrate" && option->get_name() != "--fit";
+    if (of_fit && option->count() > 0 && !c.asked()) {
+      fail(ExitCode::kUsage, "{}: has no effect without --calibrate or --fit", option->get_name());
+    }
+  }
+}
+
+std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpace&)> fitting(
+    const FitCommand& c, std::uint64_t seed) {
+  return [c, seed](models::Transformer model, const run::Recipe& recipe,
+                   const data::TokenSpace& space) {
+    const auto device = prepare(c.compute);
+    const auto limit = models::length_limit(recipe.model);
+    const auto length = limit > 0 ? std::min(limit, c.length) : c.length;
+    const auto samples =
+        open_samples(c.fit.empty() ? c.calibrate : c.fit, space, {length, seed});
+    log_info("text      {} tokens, rows of {} at most", samples.tokens(), length);
+    auto exact = exact_twin(model, recipe);
+    exact->to(device), model->to(device);
+    auto how = c.how;
+    if (c.steps > 0) {
+      how.attention_steps = c.steps * 3 / 8;
+      how.model_steps = c.steps - how.attention_steps;
+    }
+    if (c.weights) how.weight_steps = how.model_steps;
+    how.progress = Reporter();
+    fit::Fit fit(exact, model, samples, how);
+    fit.calibrate();
+    if (!c.fit.empty()) {
+      fit.fit_attention();
+      fit.fit_model();
+    }
+    fit.round();
+    model->to(at::kCPU);
+  };
+}
+
+}  // namespace performer::cli
