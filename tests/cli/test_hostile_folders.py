@@ -6,11 +6,13 @@ import os
 import shutil
 import struct
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import transformers
 from conftest import PROGRAM, ROOT
 from foreign_models import save
 
@@ -29,19 +31,26 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+# Between the tests and the program: a child begins with the peak of who started it.
+MEASURE = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.DEVNULL)
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+sys.exit(done.returncode)
+"""
+
+
 def peak(*args: object) -> tuple[int, str, int]:
     """Exit code, standard error and the peak of memory in bytes."""
-    command = [str(PROGRAM), *map(str, args)]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"}
-    with subprocess.Popen(
-        command, cwd=ROOT, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+    done = subprocess.run(
+        [sys.executable, "-S", "-c", MEASURE, str(PROGRAM), *map(str, args)],
+        capture_output=True,
         text=True,
-    ) as process:  # fmt: skip
-        assert process.stderr is not None
-        said = process.stderr.read()
-        _, status, usage = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-    return process.returncode, said, usage.ru_maxrss * 1024
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"},
+        check=False,
+    )
+    return done.returncode, done.stderr, int(done.stdout) * 1024
 
 
 @pytest.fixture(scope="session")
@@ -445,6 +454,18 @@ def test_a_bad_folder_is_refused_by_one_line(
     assert "\x1b" not in line
     assert memory < usual + size + SLACK
     assert sorted(p.name for p in tmp_path.iterdir()) == ["theirs"], "nothing is left behind"
+
+
+def test_a_good_folder_takes_no_more_memory_than_its_weights(usual: int, tmp_path: Path) -> None:
+    config = transformers.GPT2Config(
+        vocab_size=400_000, n_embd=64, n_layer=1, n_head=2, n_positions=8, eos_token_id=0
+    )
+    transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path / "theirs")
+    size = (tmp_path / "theirs" / WEIGHTS).stat().st_size
+    assert size > SLACK, "one tensor larger than what may be taken beside the weights"
+    code, said, memory = peak("convert", tmp_path / "theirs", tmp_path / "ours", "--check")
+    assert code == 0, said
+    assert memory < usual + size + SLACK
 
 
 def test_there_are_enough_of_them() -> None:
