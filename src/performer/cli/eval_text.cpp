@@ -89,6 +89,7 @@ Units units_of(const data::TokenSpace& space) {
   if (space.kind == "pixels") return {"image", "values"};
   if (space.kind == "bytes") return {"text", "bytes"};
   if (space.kind == "sentencepiece") return {"text", "pieces"};
+  if (space.kind == "hf") return {"text", "tokens"};
   return {"sequence", "tokens"};
 }
 

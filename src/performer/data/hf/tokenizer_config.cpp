@@ -121,8 +121,9 @@ void add_special_tokens(std::vector<DeclaredToken>& added, const TokenizerConfig
       {"sep_token", special.sep},     {"pad_token", special.pad}, {"cls_token", special.cls},
       {"mask_token", special.mask}};
   for (const auto& [key, id] : all) {
-    const bool there = std::ranges::any_of(
-        added, [&](const DeclaredToken& declared) { return declared.token.id == id; });
+    const bool there = std::ranges::any_of(added, [wanted = id](const DeclaredToken& declared) {
+      return declared.token.id == wanted;
+    });
     if (id < 0 || there) continue;
     DeclaredToken declared = config.declared(key);
     declared.token.text = vocabulary.text(id);
