@@ -13,6 +13,7 @@ FORMAT = "performer-checkpoint"
 LAST_VERSION = 3  # of the format, that this package reads
 
 _MOST = {"config.json": 1 << 22, "trainer.json": 1 << 20, "tokenizer.json": 1 << 26}
+_MOST_VALUES = 1 << 22  # more than a task may have classes
 _ALWAYS = ("model.safetensors", "trainer.safetensors", "config.json", "trainer.json")
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 _STEP = re.compile(r"step-[0-9]{9,18}")
@@ -25,7 +26,7 @@ class Checkpoint(NamedTuple):
 
     def json(self, name: str) -> Any:
         path = self.folder / name
-        return parse_json(read_bytes(path, _MOST[name]), str(path))
+        return parse_json(read_bytes(path, _MOST[name]), str(path), _MOST_VALUES)
 
 
 def open_checkpoint(path: Path, which: str | int | None = None) -> Checkpoint:

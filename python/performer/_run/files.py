@@ -5,11 +5,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 MOST_DEPTH = 32
 _CHUNK = 1 << 20
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},:]', re.DOTALL)  # strings, and what is between
 
 
 def read_bytes(path: Path, most: int) -> bytes:
@@ -35,50 +38,55 @@ def sha256_of_file(path: Path) -> str:
     return digest.hexdigest()
 
 
-def parse_json(content: bytes, name: str) -> Any:
+def parse_json(content: bytes, name: str, most_values: int = 1 << 20) -> Any:
     """Refuses what has two meanings: a key that occurs twice, and numbers that are not finite."""
     try:
         text = content.decode("utf-8")
-        _check_depth(text)
+        _check_size(text, most_values)
         return json.loads(
-            text, object_pairs_hook=_unique, parse_constant=_finite, parse_float=_float
+            text,
+            object_pairs_hook=_unique,
+            parse_constant=_finite,
+            parse_float=_float,
+            parse_int=_whole,
         )
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{name}: damaged: {error}") from error
 
 
-def _check_depth(text: str) -> None:
-    """Brackets outside strings; json itself recurses."""
-    depth, inside, escaped = 0, False, False
-    for character in text:
-        if inside:
-            if escaped:
-                escaped = False
-            elif character == "\\":
-                escaped = True
-            elif character == '"':
-                inside = False
-        elif character == '"':
-            inside = True
-        elif character in "[{":
+def _check_size(text: str, most_values: int) -> None:
+    """Before json makes objects, which take far more memory than their text; it also recurses."""
+    depth, values = 0, 1
+    for mark in _MARKS.finditer(text):
+        sign = mark[0]
+        if sign in ("[", "{"):
             depth += 1
-            if depth > MOST_DEPTH:
-                raise ValueError(f"lists and objects are nested deeper than {MOST_DEPTH}")
-        elif character in "]}":
+        elif sign in ("]", "}"):
             depth -= 1
+        values += sign in ("[", "{", ",", ":")
+        if depth > MOST_DEPTH:
+            raise ValueError(f"lists and objects are nested deeper than {MOST_DEPTH}")
+        if values > most_values:
+            raise ValueError(f"more than {most_values} values")
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"the key {twice!r} occurs twice")
+        counts = Counter(name for name, _ in pairs)
+        twice = counts.most_common(1)[0][0]
+        raise ValueError(f"the key {twice!r:.60} occurs twice")
     return found
 
 
 def _finite(word: str) -> float:
     raise ValueError(f"{word} is no number")
+
+
+def _whole(word: str) -> int:
+    if len(word) > 20:
+        raise ValueError(f"{word:.30}... is longer than any whole number of 64 bits")
+    return int(word)
 
 
 def _float(word: str) -> float:
