@@ -47,7 +47,8 @@ def convert(
     Args:
         texts: strings, with a tokenizer, or lists of tokens; a few thousand are enough.
         features, near, layers, keep_exact, seed: as in performer.patch.
-        tokenizer: of transformers, or any function from a string to a dictionary with input_ids.
+        tokenizer: of transformers, or what answers tokenizer(text, truncation=True, max_length=n)
+            with a dictionary that has input_ids.
         fit: the stages. calibrate: identities of sampled queries and keys, seconds. attention: each
             head's attention, on the exact model's queries and keys. model: the features, by the
             hidden states and the output of the whole model. weights: all weights as well.
