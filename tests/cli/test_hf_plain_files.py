@@ -10,7 +10,9 @@ from test_hf_tokenizers import expect_equal, tokenize
 from tokenizers import Tokenizer
 from transformers import BertTokenizer, EsmTokenizer, GPT2Tokenizer, RobertaTokenizer
 
-ESM = "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
+ESM = (
+    "<cls> <pad> <eos> <unk> L A G V S E R T I D P K Q N F Y M H W C X B U Z O . - <null_1> <mask>"
+)
 SEQUENCES = [
     "MKTAYIAKQR",
     "MKT AYI\nAKQR",

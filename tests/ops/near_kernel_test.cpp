@@ -25,8 +25,8 @@ Tensor gradient_for(const Inputs& in, const OpCase& c) {
 
 bool ran_fused(const OpCase& c) {
   const std::string kernel = last_kernel();
-  return kernel.starts_with("cpu/") && kernel.ends_with(c.causal() ? "causal/near"
-                                                                   : "bidirectional/near");
+  return kernel.starts_with("cpu/") &&
+         kernel.ends_with(c.causal() ? "causal/near" : "bidirectional/near");
 }
 
 TEST(NearKernels, AreNamed) {
@@ -74,7 +74,7 @@ TEST_P(NearKernelGradient, IsWithinThreeTimesTheUnfusedError) {
 
 std::vector<OpCase> gradient_cases() {
   const std::pair<std::int64_t, std::int64_t> sizes[] = {
-      {1, 1},   {9, 1},    {22, 7},   {49, 16},  {63, 64},   {64, 64},  {65, 64}, {130, 64},
+      {1, 1},    {9, 1},    {22, 7},    {49, 16},   {63, 64},   {64, 64},   {65, 64}, {130, 64},
       {200, 64}, {257, 64}, {101, 100}, {301, 100}, {129, 128}, {400, 128}, {70, 16}, {300, 40}};
   std::vector<OpCase> cases;
   for (const auto& [length, near] : sizes) {

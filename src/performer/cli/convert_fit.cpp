@@ -2,9 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <chrono>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <chrono>
 
 #include "performer/cli/bounds.h"
 #include "performer/core/error.h"
@@ -94,10 +94,9 @@ void add_fit_options(CLI::App& command, FitCommand& c) {
       command.add_option("--fit-steps", c.steps,
                          "Steps of fitting in all (default: 600 of attention, 1000 of the model)"),
       4, kMostSteps));
-  c.options.push_back(
-      bounded(command.add_option("--fit-rows", c.how.rows, "Rows of text in a step")
-                  ->capture_default_str(),
-              1, kMostRows));
+  c.options.push_back(bounded(
+      command.add_option("--fit-rows", c.how.rows, "Rows of text in a step")->capture_default_str(),
+      1, kMostRows));
   c.options.push_back(
       bounded(command.add_option("--fit-length", c.length, "Tokens of a row, at most")
                   ->capture_default_str(),
@@ -125,8 +124,7 @@ std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpa
     const auto device = prepare(c.compute);
     const auto limit = models::length_limit(recipe.model);
     const auto length = limit > 0 ? std::min(limit, c.length) : c.length;
-    const auto samples =
-        open_samples(c.fit.empty() ? c.calibrate : c.fit, space, {length, seed});
+    const auto samples = open_samples(c.fit.empty() ? c.calibrate : c.fit, space, {length, seed});
     log_info("text      {} tokens, rows of {} at most", samples.tokens(), length);
     auto exact = exact_twin(model, recipe);
     exact->to(device), model->to(device);

@@ -48,9 +48,7 @@ class LineSequences final : public WholeSequences {
     std::copy_n(line(sequence).tokens.begin() + begin, out.size(), out.begin());
   }
   std::int64_t residues(std::int64_t sequence) const override { return line(sequence).residues; }
-  std::string id(std::int64_t sequence) const override {
-    return line(sequence).id;
-  }
+  std::string id(std::int64_t sequence) const override { return line(sequence).id; }
 
  private:
   struct Line {

@@ -47,7 +47,7 @@ struct StateView {
 struct NearStateView {
   float* keys = nullptr;  // null where D is 0, too
   float* values = nullptr;
-  float* bias = nullptr;              // null: absent; -inf where no key is
+  float* bias = nullptr;             // null: absent; -inf where no key is
   std::int64_t* position = nullptr;  // tokens so far
 };
 

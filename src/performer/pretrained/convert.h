@@ -21,7 +21,7 @@ struct ConvertOptions {
   /// Sets the features, which are then numbers of the model: models/fitted_features.h.
   std::function<void(models::Transformer model, const run::Recipe&, const data::TokenSpace&)>
       refine;
-  bool check = false;                    // read OUT again and compare every number
+  bool check = false;  // read OUT again and compare every number
 };
 
 struct Converted {

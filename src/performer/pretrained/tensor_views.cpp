@@ -49,7 +49,8 @@ Parameters parameters_of(const models::Transformer& model) {
   Parameters all;
   for (const auto& item : model->named_parameters()) all.emplace(item.key(), item.value().detach());
   for (const auto& item : model->named_buffers()) {
-    const bool fitted = item.key().find(".core.features.") != std::string::npos;  // no file has them
+    const bool fitted =
+        item.key().find(".core.features.") != std::string::npos;  // no file has them
     if (!fitted) all.emplace(item.key(), item.value());
   }
   return all;

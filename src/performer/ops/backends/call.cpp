@@ -22,9 +22,9 @@ bool composed_only(const FavorArgs& a) {
 // Of the initial state's tensors, or from the final state.
 bool has_state_gradient(const FavorSaved& saved) {
   bool any = false;
-  for (Tensor FavorArgs::*of : {&FavorArgs::state_kv, &FavorArgs::state_normalizer,
-                                &FavorArgs::state_near_keys, &FavorArgs::state_near_values,
-                                &FavorArgs::state_near_bias}) {
+  for (Tensor FavorArgs::*of :
+       {&FavorArgs::state_kv, &FavorArgs::state_normalizer, &FavorArgs::state_near_keys,
+        &FavorArgs::state_near_values, &FavorArgs::state_near_bias}) {
     any = any || saved.needs_gradient(of);
   }
   for (const Tensor* grad : {&saved.grad_kv, &saved.grad_normalizer, &saved.grad_near_keys,

@@ -16,8 +16,8 @@ inline bool near_backward(const FavorProblem& p, const BackwardInputs& in,
   KeyWalk keys(p, s, p.causal ? Far::kAfter : Far::kBoth, executor);
   const auto facts = round_up(RowFacts::floats(p), kLine);
   const auto room = most(queries.room_floats(), keys.room_floats());
-  auto* memory = static_cast<float*>(
-      call_workspace(static_cast<std::size_t>(facts + room) * sizeof(float)));
+  auto* memory =
+      static_cast<float*>(call_workspace(static_cast<std::size_t>(facts + room) * sizeof(float)));
   const NearBackwardArgs args{in, out, RowFacts::in(memory, p)};
   queries.run(p.initial, args, memory + facts);
   keys.run({}, args, memory + facts, !p.causal);  // causal or cut: sums of rows are formed anew

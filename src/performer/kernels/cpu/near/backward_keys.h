@@ -163,8 +163,8 @@ class BackwardKeys {
     if (s.m == 0) return;
     projection_.pack_keys(head_);
     projection_.feature_major(x_t_, token_, phi_);
-    gemm<Plus::kOffsets>(s.mp, kChunk, s.dv, {far.sum, s.dvp, 1}, Right::rows(v_t_, kChunk),
-                         slope_, kChunk, {far.normalizer, zeros_of_columns()});
+    gemm<Plus::kOffsets>(s.mp, kChunk, s.dv, {far.sum, s.dvp, 1}, Right::rows(v_t_, kChunk), slope_,
+                         kChunk, {far.normalizer, zeros_of_columns()});
     Vec total[kChunk / kLanes] = {};
     for (std::int64_t r = 0; r < s.mp; ++r) {
       const Vec scale = splat(far.scale[r]);
@@ -233,8 +233,8 @@ class BackwardKeys {
     }
     gemm<Plus::kSelf>(count, s.dp, rows, {products_, 1, kChunk}, Right::rows(rows_.q(), s.dp), dx_,
                       s.dp);
-    gemm<Plus::kSelf>(count, s.dvp, rows, {weights_, 1, kChunk}, Right::rows(rows_.g(), s.dvp),
-                      dv_, s.dvp);
+    gemm<Plus::kSelf>(count, s.dvp, rows, {weights_, 1, kChunk}, Right::rows(rows_.g(), s.dvp), dv_,
+                      s.dvp);
   }
 
   const float* zeros_of_columns() const { return zero_columns_; }

@@ -79,8 +79,8 @@ class ForwardRows {
     scores_.form(tile, q_);
     RowScale rows[kTile];
     for (std::int64_t i = 0; i < tile.rows; ++i) rows[i] = weigh(tile, i, far);
-    gemm<Plus::kNothing>(tile.rows, s.dvp, s.mp, {features_, s.ldf, 1},
-                         Right::rows(far.sum, s.dvp), out_, s.dvp);
+    gemm<Plus::kNothing>(tile.rows, s.dvp, s.mp, {features_, s.ldf, 1}, Right::rows(far.sum, s.dvp),
+                         out_, s.dvp);
     scores_.add_values(tile, out_);
     const auto row = (at.span.batch * problem_.heads + head) * problem_.query_length + first;
     for (std::int64_t i = 0; i < tile.rows; ++i) {

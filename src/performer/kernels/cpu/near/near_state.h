@@ -61,8 +61,8 @@ class FinalNear {
       const auto row = (at_.sequence * problem_.key_heads + head_) * 2 * at_.b + slot;
       for (std::int64_t i = 0; i < width; ++i) to[i] = state[row * width + i];
     } else {
-      load_tokens(tokens, problem_.dtype, at_.span.batch, head_,
-                  at_.span.begin + at_.token(slot), 1, width, width, to);
+      load_tokens(tokens, problem_.dtype, at_.span.batch, head_, at_.span.begin + at_.token(slot),
+                  1, width, width, to);
     }
   }
 

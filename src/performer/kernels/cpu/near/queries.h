@@ -32,9 +32,7 @@ class QueryTile {
         g_(scratch.floats(kChunk * s.dvp)),
         whole_(scratch.floats(kChunk)),
         fraction_(scratch.floats(kChunk)) {}
-  static std::int64_t floats(const Sizes& s) {
-    return kChunk * (s.dp + s.dvp + 2) + 4 * kLine;
-  }
+  static std::int64_t floats(const Sizes& s) { return kChunk * (s.dp + s.dvp + 2) + 4 * kLine; }
 
   void load(const Slots& at, std::int64_t head, Slots::Range range, const TokenView& grad) {
     const auto& s = sizes_;
@@ -50,8 +48,7 @@ class QueryTile {
     const QueryTerms terms(problem_, head, at.span);
     float own[kChunk] = {};
     for (std::int64_t i = 0; i < count_; ++i) {
-      const float square =
-          problem_.norm_term ? square_row(q_ + i * sizes_.dp, sizes_.dp) : 0;
+      const float square = problem_.norm_term ? square_row(q_ + i * sizes_.dp, sizes_.dp) : 0;
       own[i] = terms(at.span.begin + begin + i, square);
       whole_[i] = round_up_log2(own[i]);
     }

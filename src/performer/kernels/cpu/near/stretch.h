@@ -103,7 +103,8 @@ class FarSums {
   void walk_rooms(State& before, State& after, Use use) {
     shift_ = 0;
     room_for(0).clear(sizes_);
-    walk_blocks(before, after, [](std::int64_t, const State&, Holds) {}, use);
+    walk_blocks(
+        before, after, [](std::int64_t, const State&, Holds) {}, use);
   }
 
  private:

@@ -93,13 +93,14 @@ class NearWalk {
     return far_ == Far::kBoth ? FarSums::floats(sizes_, longest_) : 0;
   }
   std::int64_t thread_floats() const {
-    return Worker::floats(problem_, sizes_) + Next::floats(problem_, sizes_) + 2 * State::floats(sizes_) + sum_floats() + 2 * kLine;
+    return Worker::floats(problem_, sizes_) + Next::floats(problem_, sizes_) +
+           2 * State::floats(sizes_) + sum_floats() + 2 * kLine;
   }
 
   std::int64_t count_stretches(std::int64_t item) const {
     const auto blocks = Slots(problem_, items_.sequence(item)).blocks() - 1;
-    const auto spread = item < spread_from_ ? std::int64_t{1}
-                                            : least<std::int64_t>(executor_.threads, blocks / 4);
+    const auto spread =
+        item < spread_from_ ? std::int64_t{1} : least<std::int64_t>(executor_.threads, blocks / 4);
     const auto kept = far_ == Far::kBoth ? (blocks + longest_ - 1) / longest_ : std::int64_t{1};
     return most(most(spread, kept), std::int64_t{1});
   }
@@ -136,9 +137,8 @@ class NearWalk {
         });
     thread.next.begin(at, head, all);
     thread.before.clear(sizes_), thread.after.clear(sizes_);
-    thread.sums.walk_rooms(thread.before, thread.after, [&](std::int64_t c, const State& far) {
-      thread.next.use(c, far);
-    });
+    thread.sums.walk_rooms(thread.before, thread.after,
+                           [&](std::int64_t c, const State& far) { thread.next.use(c, far); });
   }
 
   void walk(Thread& thread, const Stretch& stretch) {
@@ -151,7 +151,8 @@ class NearWalk {
     } else {
       State& state = far_ == Far::kBefore ? thread.before : thread.after;
       const auto use = [&](std::int64_t c, const State& far) { thread.worker.use(c, far); };
-      far_ == Far::kBefore ? walk_up(stretch, state, add, use) : walk_down(stretch, state, add, use);
+      far_ == Far::kBefore ? walk_up(stretch, state, add, use)
+                           : walk_down(stretch, state, add, use);
     }
     if (stretch.end == stretch.blocks) thread.worker.finish(thread.before);
   }

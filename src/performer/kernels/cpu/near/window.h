@@ -18,13 +18,13 @@ inline void transpose_columns(const float* rows, std::int64_t count, std::int64_
 
 /// A block of b keys; columns are padded to bp.
 struct NearBlock {
-  float* x;       // [b, dp]
-  float* x_t;     // [dp, bp]
-  float* v;       // [b, dvp]
-  float* v_t;     // [dvp, bp]; backward passes alone
-  float* finite;  // [b, dvp] v with 0 for what is not finite; v itself where all is
-  float *dk, *dv; // [b, dp], [b, dvp] gradients so far; backward passes alone
-  float* bias;    // [bp] of the log2 of exact weights; -inf where there is no key
+  float* x;        // [b, dp]
+  float* x_t;      // [dp, bp]
+  float* v;        // [b, dvp]
+  float* v_t;      // [dvp, bp]; backward passes alone
+  float* finite;   // [b, dvp] v with 0 for what is not finite; v itself where all is
+  float *dk, *dv;  // [b, dp], [b, dvp] gradients so far; backward passes alone
+  float* bias;     // [bp] of the log2 of exact weights; -inf where there is no key
   std::int64_t index;
 };
 
@@ -157,7 +157,8 @@ class NearScores {
       float* at = row(i);
       const Vec factor = splat(to_log2_);
       add_bias(*tile.prior, bp_, factor, at);
-      add_bias(*tile.own, columns(tile, i) < 2 * bp_ ? columns(tile, i) - bp_ : bp_, factor, at + bp_);
+      add_bias(*tile.own, columns(tile, i) < 2 * bp_ ? columns(tile, i) - bp_ : bp_, factor,
+               at + bp_);
       if (tile.after != nullptr) add_bias(*tile.after, bp_, factor, at + 2 * bp_);
       if (!problem_.causal) continue;
       for (auto j = bp_ + tile.offset + i + 1; j < columns(tile, i); ++j) at[j] = -__builtin_inff();
@@ -230,7 +231,8 @@ class NearScores {
     body(NearPart{*tile.prior, tile.prior->v, 0, tile.rows, b_, 0});
     if (!problem_.causal) {
       body(NearPart{*tile.own, tile.own->v, 0, tile.rows, b_, bp_});
-      if (tile.after != nullptr) body(NearPart{*tile.after, tile.after->v, 0, tile.rows, b_, 2 * bp_});
+      if (tile.after != nullptr)
+        body(NearPart{*tile.after, tile.after->v, 0, tile.rows, b_, 2 * bp_});
       return;
     }
     for (std::int64_t i = 0; i < tile.rows; i += kBlockRows) {

@@ -1,0 +1,101 @@
+"""`performer convert --fit`: features that imitate the exact attention of a model."""
+
+import json
+import random
+from pathlib import Path
+
+import numpy
+import pytest
+import torch
+from conftest import Run, answer
+from foreign_models import build
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def write_bert(folder: Path) -> Path:
+    """A model whose attention is far from a plain mean, and a tokenizer of letters."""
+    torch.manual_seed(1)
+    model = build("bert_base")
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if name.endswith(("query.weight", "key.weight")):
+                weight.mul_(1.5)
+    model.save_pretrained(folder)
+    tokens = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *LETTERS, *("##" + c for c in LETTERS)]
+    (folder / "vocab.txt").write_text("\n".join(tokens) + "\n")
+    settings = {"tokenizer_class": "BertTokenizer", "do_lower_case": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return folder
+
+
+def write_text(path: Path, seed: int, lines: int = 40) -> Path:
+    letters = random.Random(seed)
+    words = ["".join(letters.choices(LETTERS, k=1 + letters.randrange(6))) for _ in range(30)]
+    path.write_text("".join(" ".join(letters.choices(words, k=8)) + "\n" for _ in range(lines)))
+    return path
+
+
+def vectors(checkpoint: Path, text: Path) -> numpy.ndarray:
+    out = checkpoint.parent / f"{checkpoint.name}.npz"
+    answer("embed", checkpoint, text, "-o", out, "--pool", "none")
+    with numpy.load(out) as file:
+        return file["embeddings"]
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_bert(tmp_path_factory.mktemp("bert"))
+
+
+def test_every_stage_comes_nearer_to_the_exact_model(tmp_path: Path, source: Path) -> None:
+    text, other = write_text(tmp_path / "fit.txt", 1), write_text(tmp_path / "held_out.txt", 2)
+    small = ("--features", 16, "--fit-rows", 8, "--fit-length", 24)
+    answer("convert", source, tmp_path / "exact", "--attention", "exact")
+    answer("convert", source, tmp_path / "raw", "--features", 16)
+    answer("convert", source, tmp_path / "calibrated", "--calibrate", text, *small)
+    done = answer("convert", source, tmp_path / "fitted", "--fit", text, *small, "--fit-steps", 80)
+    assert done["features"] == 16
+    exact = vectors(tmp_path / "exact", other)
+    error = {
+        name: numpy.linalg.norm(vectors(tmp_path / name, other) - exact) / numpy.linalg.norm(exact)
+        for name in ("raw", "calibrated", "fitted")
+    }
+    assert error["fitted"] < 0.7 * error["raw"], error
+    assert error["fitted"] < error["calibrated"], error
+
+
+def test_fitting_again_gives_the_same_bytes(tmp_path: Path, source: Path) -> None:
+    text = write_text(tmp_path / "fit.txt", 1)
+    for name in ("a", "b"):
+        answer("convert", source, tmp_path / name, "--fit", text, "--fit-steps", 4, "--fit-rows", 2)
+    a, b = (tmp_path / name / "model.safetensors" for name in ("a", "b"))
+    assert a.read_bytes() == b.read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--fit-steps", "10"], "--fit-steps: has no effect without --calibrate or --fit"),
+        (["--calibrate", "{text}", "--fit", "{text}"], "--fit calibrates first"),
+        (["--attention", "exact", "--fit", "{text}"], "has no effect with --attention exact"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(
+    tmp_path: Path, source: Path, program: Run, options: list[str], words: str
+) -> None:
+    text = write_text(tmp_path / "fit.txt", 1)
+    given = [option.replace("{text}", str(text)) for option in options]
+    done = program("convert", source, tmp_path / "out", *given)
+    assert done.returncode == 2, done.stderr
+    assert words in done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_text_needs_a_tokenizer(tmp_path: Path, program: Run) -> None:
+    folder = write_bert(tmp_path / "bert")
+    (folder / "vocab.txt").unlink()
+    text = write_text(tmp_path / "fit.txt", 1)
+    done = program("convert", folder, tmp_path / "out", "--calibrate", text)
+    assert done.returncode == 2, done.stderr
+    assert "has no tokenizer" in done.stderr
