@@ -1,7 +1,7 @@
 #pragma once
 
 #include "performer/kernels/cpu/forward.h"
-#include "performer/kernels/cpu/near/window.h"
+#include "performer/kernels/cpu/near/scores.h"
 
 // Rows of a block of queries: exact weights of the keys close by, and feature weights of the sums of
 // all others, under one power of two per row and one division.
