@@ -31,6 +31,8 @@ def check(tmp_path: Path, file: str, include: str) -> subprocess.CompletedProces
         ("data/batch.h", '"performer/ops/favor/state.h"'),
         ("train/trainer.h", '"performer/cli/train.h"'),
         ("train/trainer.h", '"performer/report/page.h"'),
+        ("train/trainer.h", '"performer/pretrained/convert.h"'),
+        ("pretrained/convert.h", '"performer/train/trainer.h"'),
         ("ops/feature_map.cpp", '"../models/heads.h"'),
         ("strange/thing.h", "<string>"),
     ],
