@@ -44,7 +44,7 @@ def test_a_command_that_is_not_there_yet_says_so(program: Run, name: str) -> Non
 
 
 def test_no_command_lists_those_that_there_are(program: Run) -> None:
-    assert "a command is needed: train, eval, generate, data, bench" in complaint(program)
+    assert "a command is needed: train, eval, generate, convert, data, bench" in complaint(program)
     assert "data: a command is needed: build, stats" in complaint(program, "data")
 
 

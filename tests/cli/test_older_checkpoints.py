@@ -12,7 +12,10 @@ FIXTURES = ROOT / "tests/fixtures"
 EXACTLY = 2e-6  # as in test_golden.py: what instruction sets differ by
 
 
-@pytest.fixture(params=["2c2be99", "642545a"])  # checkpoints of version 1 and 2
+UNROUNDED = ["2c2be99", "642545a"]  # checkpoints of version 1 and 2
+
+
+@pytest.fixture(params=[*UNROUNDED, "2febf82"])  # and 3
 def older(request: pytest.FixtureRequest) -> Path:
     return Path(FIXTURES / request.param)
 
@@ -39,7 +42,8 @@ def test_an_older_checkpoint_generates_what_its_program_did(older: Path, run: Pa
 def test_an_older_run_goes_on_as_by_its_own_program(older: Path, run: Path) -> None:
     said = train(older / "recipe.toml", run, "train.steps=8")
     assert "resuming at step 4" in said
-    assert "model.attention.rounding is none, as in" in said
+    unrounded = older.name in UNROUNDED
+    assert ("model.attention.rounding is none, as in" in said) == unrounded
     then = [json.loads(line) for line in (older / "eight_steps.jsonl").read_text().splitlines()]
     for name in ("loss", "gradient_norm", "valid_loss"):
         want = [line[name] for line in then if name in line]
@@ -53,12 +57,15 @@ def test_an_older_run_goes_on_as_by_its_own_program(older: Path, run: Path) -> N
     assert saved["data"]["train"]["samples"] == 12
     manifest = json.loads((checkpoint(run) / "manifest.json").read_text())
     assert manifest["version"] == 4
-    assert rounding_of(run) == "none"
+    rounding = "none" if unrounded else "bf16"
+    assert rounding_of(run) == rounding
     config = json.loads((checkpoint(run) / "config.json").read_text())
-    assert config["model"]["attention"]["near"] == 0
+    assert config["model"]["attention"]["near"] == (0 if unrounded else 4)
+    assert config["model"]["kv_heads"] == 0
+    assert config["source"] == ""
     # The recipe does not name the key: the run still decides.
     assert "resuming at step 8" in train(older / "recipe.toml", run, "train.steps=9")
-    assert rounding_of(run) == "none"
+    assert rounding_of(run) == rounding
 
 
 def rounding_of(run: Path) -> str:
@@ -66,6 +73,7 @@ def rounding_of(run: Path) -> str:
     return str(config["model"]["attention"]["rounding"])
 
 
+@pytest.mark.parametrize("older", [FIXTURES / name for name in UNROUNDED], ids=UNROUNDED)
 def test_another_rounding_is_refused_and_a_restart_takes_that_of_today(
     older: Path, run: Path
 ) -> None:
@@ -95,6 +103,8 @@ def test_a_damaged_checkpoint_leaves_the_rounding_to_an_older_one(
         ("config.json", "guard.max_rollbacks"),
         ("config.json", "model.attention.rounding"),
         ("config.json", "model.attention.near"),
+        ("config.json", "model.kv_heads"),
+        ("config.json", "source"),
         ("config.json", "model.attention.kernel"),
         ("trainer.json", "regular"),
         ("trainer.json", "data"),

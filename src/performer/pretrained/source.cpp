@@ -69,7 +69,7 @@ Source source_of(const fs::path& folder, const std::string& architecture,
 
 std::string Source::text() const {
   std::string all;
-  for (const auto& [name, hash] : files) all += name + " " + hash + "\n";
+  for (const auto& [name, hash] : files) all += fmt::format("{} {}\n", name, hash);
   return folder + " sha256:" + sha256_of(all);
 }
 

@@ -72,7 +72,7 @@ at::Tensor view_of(const Parameters& parameters, const Place& place, std::int64_
   TORCH_CHECK(found != parameters.end(), place.name, ": the model has no ", place.parameter);
   const at::Tensor& parameter = found->second;
   if (place.layout == Layout::kTransposed) return parameter.t();
-  const at::Tensor rows = parameter.narrow(0, place.first_row, place.shape.front());
+  at::Tensor rows = parameter.narrow(0, place.first_row, place.shape.front());
   if (place.layout == Layout::kRows) return rows;
   return rows.unflatten(0, {-1, head_dim / 2, 2}).transpose(1, 2);  // [heads, 2, D/2, ...]
 }
