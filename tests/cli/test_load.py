@@ -250,7 +250,7 @@ def test_a_manifest_is_held_to_its_own_words(copy: Path) -> None:
         performer.load(copy)
     manifest = json.loads((copy / "manifest.json").read_text())
     for changed, words in [
-        ({"version": 99}, "of version 99; this package reads performer-checkpoint of 1 to 3"),
+        ({"version": 99}, "of version 99; this package reads performer-checkpoint of 1 to 4"),
         ({"files": [{"name": "../x", "bytes": 0, "sha256": ""}]}, "no checkpoint has"),
         ({"files": []}, "does not list model.safetensors"),
     ]:

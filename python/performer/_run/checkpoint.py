@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from performer._run.files import member, parse_json, read_bytes, sha256_of, sha256_of_file
 
 FORMAT = "performer-checkpoint"
-LAST_VERSION = 3  # of the format, that this package reads
+LAST_VERSION = 4  # of the format, that this package reads
 
 _MOST = {"config.json": 1 << 22, "trainer.json": 1 << 20, "tokenizer.json": 1 << 26}
 _MOST_VALUES = 1 << 22  # more than a task may have classes

@@ -14,6 +14,19 @@ KINDS = ("favor", "exact", "linear", "identity", "mean")
 _LATER = (
     (3, "attention.rounding", "none"),
     (3, "attention.near", 0),
+    (4, "kv_heads", 0),
+    (4, "head_width", 0),
+    (4, "norm_eps", 1e-5),
+    (4, "embedding_norm", False),
+    (4, "qkv_bias", True),
+    (4, "attention_output_bias", True),
+    (4, "ff_bias", True),
+    (4, "rotary_base", 10000.0),
+    (4, "rotary_frequencies", "base"),
+    (4, "token_types", 0),
+    (4, "token_dropout", -1),
+    (4, "head_transform", False),
+    (4, "logits_bias", False),
 )
 # Keys of kinds that are refused, and of training alone.
 _IGNORED = {
@@ -62,6 +75,20 @@ class ModelOptions:
     reversible: bool
     head: str = field(metadata={"known": ("lm", "classify", "match")})
     classes: int = field(metadata={"most": 1 << 28})
+    # Of converted models alone: what trained ones have is all that is computed here.
+    kv_heads: int = field(metadata={"known": (0,)})
+    head_width: int = field(metadata={"known": (0,)})
+    norm_eps: float = field(metadata={"known": (1e-5,)})
+    embedding_norm: bool = field(metadata={"known": (False,)})
+    qkv_bias: bool = field(metadata={"known": (True,)})
+    attention_output_bias: bool = field(metadata={"known": (True,)})
+    ff_bias: bool = field(metadata={"known": (True,)})
+    rotary_base: float = field(metadata={"known": (10000.0,)})
+    rotary_frequencies: str = field(metadata={"known": ("base",)})
+    token_types: int = field(metadata={"known": (0,)})
+    token_dropout: int = field(metadata={"known": (-1,), "least": -1})
+    head_transform: bool = field(metadata={"known": (False,)})
+    logits_bias: bool = field(metadata={"known": (False,)})
 
 
 @dataclass(frozen=True)
@@ -122,7 +149,7 @@ def _check_range(value: Any, limits: Any, name: str) -> None:
     known = limits.get("known")
     if known is not None and value not in known:
         raise ValueError(
-            f"{name}: performer.load knows {', '.join(known)}, got {value!r:.40}; "
+            f"{name}: performer.load knows {', '.join(map(str, known))}, got {value!r:.40}; "
             f"`performer eval` and `performer generate` run the others"
         )
     if isinstance(value, int) and not isinstance(value, bool):
