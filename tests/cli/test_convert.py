@@ -15,6 +15,9 @@ from safetensors.torch import load_file, save_file
 FORWARD = ROOT / "build/tests/forward"
 CAUSAL = [name for name in MODELS if name.startswith(("gpt2", "llama", "mistral", "qwen2"))]
 CLOSE = 1e-4
+ESM_VOCABULARY = "\n".join(
+    ["<cls>", "<pad>", "<eos>", "<unk>", *"LAGVSERTIDPKQNFYMHWCXBUZO.-", "<null_1>", "<mask>"]
+)
 
 
 Input = tuple[torch.Tensor, torch.Tensor | None]
@@ -259,18 +262,18 @@ def test_hidden_states_alone_have_no_loss(tmp_path: Path) -> None:
 
 def test_a_checkpoint_remembers_where_it_came_from(tmp_path: Path) -> None:
     save("esm", tmp_path / "theirs")
-    (tmp_path / "theirs/vocab.txt").write_text("<cls>\n<pad>\n")
+    (tmp_path / "theirs/vocab.txt").write_text(ESM_VOCABULARY)
     first = convert(tmp_path / "theirs", tmp_path / "first")
     again = convert(str(tmp_path / "theirs") + "/", tmp_path / "again")
     assert first["source"] == again["source"]
     assert first["source"].startswith("theirs sha256:")
     source = json.loads((tmp_path / "first/source.json").read_text())
     assert set(source["files"]) == {"config.json", "model.safetensors"}
-    assert (tmp_path / "first/source-vocab.txt").read_text() == "<cls>\n<pad>\n"
+    assert (tmp_path / "first/source-vocab.txt").read_text() == ESM_VOCABULARY
     recipe = json.loads((tmp_path / "first/config.json").read_text())
     assert recipe["source"] == first["source"]
     convert("--export", tmp_path / "first", tmp_path / "back")
-    assert (tmp_path / "back/vocab.txt").read_text() == "<cls>\n<pad>\n"
+    assert (tmp_path / "back/vocab.txt").read_text() == ESM_VOCABULARY
     assert transformers.AutoConfig.from_pretrained(tmp_path / "back").model_type == "esm"
     add(tmp_path / "theirs", {"esm.contact_head.regression.bias": torch.ones(1)})
     assert convert(tmp_path / "theirs", tmp_path / "third")["source"] != first["source"]
