@@ -151,6 +151,7 @@ class Hdf5File {
     const Object data(h_.create_data(file_.get(), name.c_str(), type.get(), space.get(), 0, 0, 0),
                       h_.close_data, path_);
     std::vector<const char*> pointers;
+    pointers.reserve(texts.size());
     for (const std::string& text : texts) pointers.push_back(text.c_str());
     if (count > 0) check(h_.write_data(data.get(), type.get(), 0, 0, 0, pointers.data()));
   }

@@ -52,7 +52,7 @@ void FittedFeaturesImpl::add_to(FavorOptions& options, const Heads& heads) const
 }
 
 Tensor FittedFeaturesImpl::log_queries(const Tensor& q) const {
-  const Tensor log = linear(q, query_weight, query_bias, scale_);
+  Tensor log = linear(q, query_weight, query_bias, scale_);
   if (!query_form.defined()) return log;
   const Tensor own = quadratic(q, query_form, scale_) + query_offset.unsqueeze(-1);
   return log + own.unsqueeze(-1);
