@@ -99,3 +99,14 @@ def test_a_text_needs_a_tokenizer(tmp_path: Path, program: Run) -> None:
     done = program("convert", folder, tmp_path / "out", "--calibrate", text)
     assert done.returncode == 2, done.stderr
     assert "has no tokenizer" in done.stderr
+
+
+def test_files_are_fasta_by_their_ending_alone(tmp_path: Path, source: Path) -> None:
+    answer("convert", source, tmp_path / "exact", "--attention", "exact")
+    folder = tmp_path / "a.family"
+    folder.mkdir()
+    (folder / "lines.txt").write_text("a cat\n> and a mat\n")
+    (folder / "records.fasta").write_text(">one\nMK\n>two\nAC\nDE\n>three\nA\n")
+    for name, count in (("lines.txt", 2), ("records.fasta", 3)):
+        done = answer("embed", tmp_path / "exact", folder / name, "-o", tmp_path / f"{count}.npz")
+        assert done["sequences"] == count

@@ -10,6 +10,7 @@
 #include "performer/data/alphabet.h"
 #include "performer/data/byte_source.h"
 #include "performer/data/encoding.h"
+#include "performer/data/path_list.h"
 #include "performer/data/read_fasta.h"
 #include "performer/data/sequence_dataset.h"
 
@@ -91,7 +92,7 @@ std::shared_ptr<const WholeSequences> open_sequences(const std::string& path,
     fail(ExitCode::kUsage, "{}: the model reads {}, neither sequences nor text", path, space.kind);
   }
   // A model of proteins from elsewhere has a vocabulary of its own.
-  if (space.kind == "hf" && path.find(".fa") != std::string::npos) {
+  if (space.kind == "hf" && is_named_as(path, "protein")) {
     return std::make_shared<const LineSequences>(*records_of(name), space);
   }
   const std::string text = read_all(name, kMostText);

@@ -82,6 +82,10 @@ Paths files_of(const std::string& item, std::string_view key) {
 
 }  // namespace
 
+bool is_named_as(const std::string& path, std::string_view task) {
+  return ends_as(fs::path(path).filename().string(), endings_of(task));
+}
+
 std::string to_string(const PathList& list) {
   return fmt::format("{}", fmt::join(list.items, ", "));
 }

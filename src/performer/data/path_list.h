@@ -25,6 +25,9 @@ struct PathList {
 /// As messages name it: the items with commas between.
 std::string to_string(const PathList& list);
 
+/// Whether a file ends as those of a task do, with or without .gz.
+bool is_named_as(const std::string& path, std::string_view task);
+
 /// Whether an item is a pattern: one with *, ? or [ that is not a file's own name.
 bool is_pattern(const std::string& item);
 
