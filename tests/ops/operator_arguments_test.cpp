@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cctype>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -65,7 +65,14 @@ Outcome run(const std::string& op, Stack arguments) {
 
 bool has_word(const std::string& text, const std::string& word) {
   if (word == "a") return text.find(" a must") != std::string::npos;  // not the article
-  return std::regex_search(text, std::regex("(^|[^A-Za-z0-9_])" + word + "([^A-Za-z0-9_]|$)"));
+  const auto in_word = [&](std::size_t i) {
+    return i < text.size() &&
+           (std::isalnum(static_cast<unsigned char>(text[i])) != 0 || text[i] == '_');
+  };
+  for (auto i = text.find(word); i != std::string::npos; i = text.find(word, i + 1)) {
+    if (!in_word(i - 1) && !in_word(i + word.size())) return true;  // i - 1: past the end for 0
+  }
+  return false;
 }
 
 // The words by which messages call an argument: Python's names and the parts of a structure.
