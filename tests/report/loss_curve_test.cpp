@@ -11,7 +11,8 @@
 
 #include "performer/core/file.h"
 #include "performer/report/axis.h"
-#include "performer/report/loss_points.h"
+#include "performer/report/points.h"
+#include "tests/report/markup_support.h"
 #include "tests/support/temporary_folder.h"
 
 namespace performer::report {
@@ -25,25 +26,17 @@ LossCurve curve_of(std::int64_t num_points) {
   LossCurve curve{"Run", {}, {}};
   for (std::int64_t i = 0; i < num_points; ++i) {
     const auto x = static_cast<double>(i) / static_cast<double>(num_points);
-    curve.train.push_back(
-        {i + 1, 2.8 + std::exp(-8 * x) + 0.1 * std::sin(static_cast<double>(i) * 2.4)});
+    curve.train.push_back({static_cast<double>(i + 1),
+                           2.8 + std::exp(-8 * x) + 0.1 * std::sin(static_cast<double>(i) * 2.4)});
   }
   return curve;
-}
-
-std::int64_t count(const std::string& text, const std::string& part) {
-  std::int64_t found = 0;
-  for (auto at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) {
-    ++found;
-  }
-  return found;
 }
 
 // All numbers of coordinates lie on the picture or, for lines, not far outside.
 void expect_drawable(const std::string& svg) {
   EXPECT_EQ(svg.find("nan"), std::string::npos);
   EXPECT_EQ(svg.find("inf,"), std::string::npos);
-  EXPECT_EQ(count(svg, "<svg"), 1);
+  EXPECT_EQ(count(svg, "<svg"), count(svg, "</svg>"));
   EXPECT_TRUE(svg.ends_with("</svg>\n"));
   EXPECT_EQ(count(svg, "<text"), count(svg, "</text>"));
   EXPECT_EQ(count(svg, "<g"), count(svg, "</g>"));
@@ -97,7 +90,7 @@ TEST(LossCurveTest, TextOfOthersIsNoMarkup) {
   curve.title = "a<script>\"&'\x01";
   const std::string svg = loss_curve_svg(curve);
   EXPECT_EQ(svg.find("<script"), std::string::npos);
-  EXPECT_NE(svg.find("a&lt;script&gt;&quot;&amp;' <"), std::string::npos);
+  EXPECT_NE(svg.find("a&lt;script&gt;&quot;&amp;&#39; <"), std::string::npos);
 }
 
 TEST(LossCurveTest, WorksForFewPoints) {
@@ -113,43 +106,43 @@ TEST(LossCurveTest, WorksForFewPoints) {
 
 TEST(LossCurveTest, AMillionPointsGiveASmallPicture) {
   LossCurve curve = curve_of(1'000'000);
-  curve.train[500'000].loss = 1e9;
-  curve.train[500'001].loss = kNan;
+  curve.train[500'000].y = 1e9;
+  curve.train[500'001].y = kNan;
   const std::string svg = loss_curve_svg(curve);
   expect_drawable(svg);
   EXPECT_LT(svg.size(), 60'000);
 }
 
-TEST(LossPointsTest, ThinningKeepsTheExtremesOfEachColumn) {
+TEST(PointsTest, ThinningKeepsTheExtremesOfEachColumn) {
   const LossCurve curve = curve_of(100'000);
   const Axis steps = make_axis(1, 100'000, 8);
-  const LossPoints thin = thinned(curve.train, steps, 10);
+  const Points thin = thinned(curve.train, steps, 10);
   ASSERT_EQ(thin.size(), 20);
   double highest = 0;
   for (std::size_t i = 0; i < 10'000; ++i) {
-    highest = std::max(highest, curve.train[i].loss);
+    highest = std::max(highest, curve.train[i].y);
   }
-  EXPECT_EQ(std::max(thin[0].loss, thin[1].loss), highest);
+  EXPECT_EQ(std::max(thin[0].y, thin[1].y), highest);
   for (std::size_t i = 1; i < thin.size(); ++i) {
-    EXPECT_LT(thin[i - 1].step, thin[i].step);
+    EXPECT_LT(thin[i - 1].x, thin[i].x);
   }
 }
 
-TEST(LossPointsTest, TheMeanOfAConstantIsTheConstant) {
-  const LossPoints mean = smoothed(LossPoints(500, {1, 3.0}));
-  EXPECT_NEAR(mean.front().loss, 3, 1e-12);
-  EXPECT_NEAR(mean.back().loss, 3, 1e-12);
+TEST(PointsTest, TheMeanOfAConstantIsTheConstant) {
+  const Points mean = smoothed(Points(500, {1, 3.0}));
+  EXPECT_NEAR(mean.front().y, 3, 1e-12);
+  EXPECT_NEAR(mean.back().y, 3, 1e-12);
 }
 
-TEST(LossPointsTest, ReadsOneKeyOfTheMetrics) {
+TEST(PointsTest, ReadsOneKeyOfTheMetrics) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "m",
                     "{\"step\":1,\"loss\":2.5}\n{\"step\":1,\"valid\":3}\nnonsense\n"
                     "{\"step\":2,\"loss\":null}\n{\"step\":3,\"loss\":2}\n{\"st");
-  const LossPoints points = read_points(folder / "m", "loss");
+  const Points points = read_points(folder / "m", "loss");
   ASSERT_EQ(points.size(), 2);
-  EXPECT_EQ(points[1].step, 3);
-  EXPECT_EQ(points[0].loss, 2.5);
+  EXPECT_EQ(points[1].x, 3);
+  EXPECT_EQ(points[0].y, 2.5);
 }
 
 TEST(AxisTest, TicksAreRoundAndInside) {

@@ -1,4 +1,4 @@
-#include "performer/report/loss_points.h"
+#include "performer/report/points.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,9 +11,9 @@
 
 namespace performer::report {
 
-LossPoints read_points(const std::filesystem::path& metrics, const std::string& key) {
+Points read_points(const std::filesystem::path& metrics, const std::string& key) {
   std::ifstream file(metrics, std::ios::binary);
-  LossPoints points;
+  Points points;
   std::string text;
   while (std::getline(file, text)) {
     const auto record = try_parse_json(text);
@@ -21,51 +21,51 @@ LossPoints read_points(const std::filesystem::path& metrics, const std::string& 
                         record->contains(key) && record->at("step").is_number_integer() &&
                         record->at(key).is_number();
     if (usable) {
-      points.push_back({record->at("step").get<std::int64_t>(), record->at(key).get<double>()});
+      points.push_back({record->at("step").get<double>(), record->at(key).get<double>()});
     }
   }
   return points;
 }
 
-LossPoints finite_points(const LossPoints& points) {
-  LossPoints kept;
+Points finite_points(const Points& points) {
+  Points kept;
   kept.reserve(points.size());
-  std::copy_if(points.begin(), points.end(), std::back_inserter(kept), [](const LossPoint& point) {
-    return std::isfinite(point.loss) && std::abs(point.loss) < 1e100;
+  std::copy_if(points.begin(), points.end(), std::back_inserter(kept), [](const Point& point) {
+    return std::isfinite(point.x) && std::isfinite(point.y) && std::abs(point.y) < 1e100;
   });
   return kept;
 }
 
-LossPoints smoothed(const LossPoints& points) {
+Points smoothed(const Points& points) {
   const double decay = std::exp(-1 / std::max(1.0, static_cast<double>(points.size()) / 50));
   double sum = 0;
   double weight = 0;
-  LossPoints mean;
+  Points mean;
   mean.reserve(points.size());
-  for (const LossPoint& point : points) {
-    sum = decay * sum + (1 - decay) * point.loss;
+  for (const Point& point : points) {
+    sum = decay * sum + (1 - decay) * point.y;
     weight = decay * weight + (1 - decay);
-    mean.push_back({point.step, sum / weight});
+    mean.push_back({point.x, sum / weight});
   }
   return mean;
 }
 
-LossPoints thinned(const LossPoints& points, const Axis& steps, std::int64_t columns) {
+Points thinned(const Points& points, const Axis& x, std::int64_t columns) {
   if (static_cast<std::int64_t>(points.size()) <= 2 * columns) {
     return points;
   }
-  const auto column = [&](const LossPoint& point) {
-    const double position = steps.position(static_cast<double>(point.step));
+  const auto column = [&](const Point& point) {
+    const double position = x.position(point.x);
     return std::min(static_cast<std::int64_t>(position * static_cast<double>(columns)),
                     columns - 1);
   };
-  LossPoints kept;
+  Points kept;
   kept.reserve(static_cast<std::size_t>(2 * columns));
-  const auto lower = [](const LossPoint& a, const LossPoint& b) { return a.loss < b.loss; };
+  const auto lower = [](const Point& a, const Point& b) { return a.y < b.y; };
   for (auto first = points.begin(); first != points.end();) {
     const std::int64_t here = column(*first);
     const auto last = std::find_if(first, points.end(),
-                                   [&](const LossPoint& point) { return column(point) != here; });
+                                   [&](const Point& point) { return column(point) != here; });
     auto [low, high] = std::minmax_element(first, last, lower);
     if (high < low) {
       std::swap(low, high);

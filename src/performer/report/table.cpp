@@ -1,0 +1,48 @@
+#include "performer/report/table.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace performer::report {
+namespace {
+
+Markup cell(const Cell& cell) {
+  if (!cell.number) return Markup::element("td", {}, cell.text);
+  const std::string key = std::isnan(*cell.number) ? "" : fmt::format("{:.17g}", *cell.number);
+  return Markup::element("td", {{"class", "number"}, {"data-key", key}}, cell.text);
+}
+
+}  // namespace
+
+Markup draw(const Table& table) {
+  Markup head, body;
+  for (const auto& column : table.columns) {
+    head += Markup::element("th", {{"scope", "col"}}, column);
+  }
+  for (const auto& row : table.rows) {
+    Markup cells;
+    for (const auto& content : row) cells += cell(content);
+    body += Markup::element("tr", {}, cells);
+  }
+  const Markup whole =
+      Markup::element("table", {{"class", "sortable"}},
+                      Markup::element("caption", {}, table.title) +
+                          Markup::element("thead", {}, Markup::element("tr", {}, head)) +
+                          Markup::element("tbody", {}, body));
+  return Markup::element(
+      "div",
+      {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", table.title}},
+      whole);
+}
+
+Markup key_figures(const std::vector<std::pair<std::string, std::string>>& figures) {
+  Markup list;
+  for (const auto& [what, value] : figures) {
+    list += Markup::element("div", {},
+                            Markup::element("dt", {}, what) + Markup::element("dd", {}, value));
+  }
+  return Markup::element("dl", {{"class", "figures"}}, list);
+}
+
+}  // namespace performer::report
