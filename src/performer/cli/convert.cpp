@@ -97,7 +97,8 @@ void run_convert(ConvertCommand& c) {
   }
   check_fit(c.fit);
   if (c.fit.asked()) c.how.refine = fitting(c.fit, static_cast<std::uint64_t>(c.how.seed));
-  const auto done = pretrained::convert(c.from, c.to, c.how);
+  const auto done = pretrained::is_run(c.from) ? pretrained::convert_run(c.from, c.to, c.how)
+                                               : pretrained::convert(c.from, c.to, c.how);
   say_near(c, done.recipe.model);
   print_converted(c, done);
 }
@@ -157,8 +158,11 @@ void add_convert(CLI::App& app) {
   auto state = std::make_shared<ConvertCommand>();
   auto& c = *state;
   auto* command = app.add_subcommand(
-      "convert", "Make a Performer of a pretrained model in Hugging Face's layout, and back");
-  command->add_option("from", c.from, "Folder with config.json and model.safetensors")->required();
+      "convert", "Make a Performer of a pretrained model in Hugging Face's layout, or of a run");
+  command
+      ->add_option("from", c.from,
+                   "Folder with config.json and model.safetensors, or a run of exact attention")
+      ->required();
   command->add_option("out", c.to, "New folder: a checkpoint that eval and generate take")
       ->required();
   add_attention_options(*command, c);
@@ -176,6 +180,7 @@ void add_convert(CLI::App& app) {
       "  performer convert all-MiniLM-L6-v2 minilm --features 64 --fit articles.txt\n"
       "  performer convert esm2_t6_8M_UR50D esm --attention exact --check\n"
       "  performer convert gpt2 performer-gpt2 --near 64 --keep-exact 0,11\n"
+      "  performer convert runs/exact runs/exact-64 --features 64 --fit book.txt.gz\n"
       "  performer convert --export performer-gpt2 gpt2-again");
   command->callback([state] { state->back ? run_export(*state) : run_convert(*state); });
 }

@@ -10,6 +10,7 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/open_sequences.h"
+#include "performer/data/text.h"
 #include "performer/models/length_limit.h"
 #include "performer/run/make_model.h"
 
@@ -69,6 +70,11 @@ fit::Samples open_samples(const std::string& path, const data::TokenSpace& space
          "{}: the folder has no tokenizer, so that no text can be read; copy its tokenizer's files "
          "into it",
          path);
+  }
+  // As in training: line ends are tokens of these models.
+  if (space.kind == "bytes" || space.kind == "sentencepiece") {
+    const data::BlockDataset text({}, space, data::open_text({path}, space));
+    return fit::Samples(*text.whole(), space, options);
   }
   return fit::Samples(*data::open_sequences(path, space), space, options);
 }

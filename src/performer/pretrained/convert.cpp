@@ -3,18 +3,17 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
 
 #include "performer/core/error.h"
 #include "performer/pretrained/describe.h"
 #include "performer/pretrained/match.h"
 #include "performer/pretrained/new_folder.h"
 #include "performer/pretrained/source.h"
+#include "performer/pretrained/swap.h"
 #include "performer/pretrained/tensor_views.h"
 #include "performer/pretrained/tokenizer.h"
 #include "performer/run/checkpoint_writer.h"
 #include "performer/run/make_model.h"
-#include "performer/run/progress.h"
 #include "performer/run/tokenizer_files.h"
 
 namespace performer::pretrained {
@@ -28,30 +27,6 @@ Facts facts_of(const TensorFolder& folder) {
     facts.frequencies = facts.frequencies || name.ends_with("rotary_embeddings.inv_freq");
   }
   return facts;
-}
-
-void choose_attention(const ConvertOptions& options, models::ModelConfig& model) {
-  if (!options.favor) {
-    model.attention.kind = "exact";
-    return;
-  }
-  model.attention.kind = "favor";
-  if (options.refine) {
-    model.attention.kernel = "loglinear";
-    model.attention.projection = "fitted";
-  }
-  model.attention.features = options.features;
-  model.attention.near = options.near.value_or(model.causal ? kCausalNear : 0);
-  model.attention.seed = options.seed;
-  if (options.keep_exact.empty()) return;
-  model.layer_kinds.assign(static_cast<std::size_t>(model.layers), "favor");
-  for (const auto layer : options.keep_exact) {
-    if (layer < 0 || layer >= model.layers) {
-      fail(ExitCode::kUsage, "--keep-exact: the layers are 0 to {}, got {}", model.layers - 1,
-           layer);
-    }
-    model.layer_kinds[static_cast<std::size_t>(layer)] = "exact";
-  }
 }
 
 // config.json may ask for what no model can be.
@@ -108,19 +83,6 @@ void check_written(const fs::path& file, const Match& match, const Parameters& p
     fail(ExitCode::kFailure, "{}: tensor {} did not come back as it was; this is a mistake of ours",
          tensor.file, place->name);
   }
-}
-
-run::CheckpointContent content_of(const models::Transformer& model, const run::Recipe& recipe) {
-  run::CheckpointContent content;
-  for (const auto& item : model->named_parameters()) {
-    content.model.emplace_back(item.key(), item.value());
-  }
-  for (const auto& item : model->named_buffers()) {
-    content.model.emplace_back(item.key(), item.value());
-  }
-  content.config_json = run::recipe_to_json(recipe);
-  content.trainer_json = run::progress_to_json({}, {{"draw", 0}});
-  return content;
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ struct ConvertOptions {
 
 struct Converted {
   run::Recipe recipe;
-  std::string architecture;
+  std::string architecture;  // of a run: what its recipe says it is
   std::int64_t parameters = 0, tensors = 0;
   std::vector<std::string> kept;  // tensors that travel along for an export
 };
@@ -38,5 +38,14 @@ inline constexpr std::int64_t kCausalNear = 64;
 /// Reads the model of folder `from` and writes it to the new folder `to` as a checkpoint.
 Converted convert(const std::filesystem::path& from, const std::filesystem::path& to,
                   const ConvertOptions& options);
+
+/// Whether `folder` is a run of `performer train` or one of its checkpoints, rather than a folder in
+/// Hugging Face's layout.
+bool is_run(const std::filesystem::path& folder);
+
+/// The same of a run or checkpoint of exact attention: its best checkpoint of validation, else the
+/// latest. kUsage where a layer has other attention, which features would not imitate.
+Converted convert_run(const std::filesystem::path& from, const std::filesystem::path& to,
+                      const ConvertOptions& options);
 
 }  // namespace performer::pretrained
