@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -33,7 +34,7 @@ Tokens one_by_one(models::Transformer& model, const Tokens& prompt, const Sampli
   Tokens tokens;
   for (std::int64_t i = 0; i < options.length; ++i) {
     const auto token = sample_token(logits[0], options, sequence, i);
-    if (token == options.stop) break;
+    if (std::ranges::count(options.stop, token) > 0) break;
     tokens.push_back(token);
     logits = model->decode(at::full({1, 1}, token, at::kLong), state);
   }
@@ -46,7 +47,7 @@ TEST(Generate, ABatchHasTheSequencesOfSingleRuns) {
     SamplingOptions options;
     options.length = 60;
     options.seed = 5;
-    options.stop = 3;  // sequences end at different places
+    options.stop = {3, 5};  // sequences end at different places
     const auto batch = generate(model, {1, 4, 2}, options, 7);
     ASSERT_EQ(batch.sequences.size(), 7U);
     for (std::int64_t i = 0; i < 7; ++i) {

@@ -57,11 +57,16 @@ std::int64_t cap_length(std::int64_t wanted, std::int64_t prompt,
   return most;
 }
 
-infer::SamplingOptions sampling_of(const GenerateOptions& o, const data::TokenSpace& space) {
+infer::SamplingOptions sampling_of(const GenerateOptions& o, const infer::LoadedModel& loaded) {
   auto sampling = o.sampling;
-  sampling.stop = o.no_stop ? -1 : space.eos;
-  sampling.forbidden = space.never_generated();
-  if (o.no_stop && space.eos >= 0) sampling.forbidden.push_back(space.eos);
+  sampling.forbidden = loaded.space.never_generated();
+  if (o.no_stop) {
+    sampling.forbidden.insert(sampling.forbidden.end(), loaded.ends.begin(), loaded.ends.end());
+  } else {
+    sampling.stop = loaded.ends;
+    std::erase_if(sampling.forbidden,
+                  [&](auto token) { return std::ranges::count(loaded.ends, token) > 0; });
+  }
   return sampling;
 }
 
@@ -82,7 +87,7 @@ void run_generate(const GenerateOptions& o) {
   std::optional<ImageFolder> folder;
   if (pixels) folder.emplace(o, loaded);
   const auto prompt = prompt_of(o, loaded);
-  auto sampling = sampling_of(o, loaded.space);
+  auto sampling = sampling_of(o, loaded);
   const auto wanted = pixels ? folder->values() : o.length > 0 ? o.length : kLength;
   sampling.length = cap_length(wanted, std::ssize(prompt), loaded.recipe.model);
   if (pixels && sampling.length < wanted) {
@@ -97,7 +102,7 @@ void run_generate(const GenerateOptions& o) {
     return true;
   });
   timing.seconds = seconds_since(begin);
-  const Sampled sampled{loaded, generated, timing};
+  const Sampled sampled{loaded, prompt, generated, timing};
   log_progress("");
   pixels ? folder->write(o, sampled) : print_sequences(o, sampled);
 }

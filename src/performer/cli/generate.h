@@ -30,6 +30,7 @@ struct Timing {
 /// What was made, with all that a report needs.
 struct Sampled {
   const infer::LoadedModel& loaded;
+  const std::vector<std::int64_t>& prompt;
   const infer::Generated& generated;
   const Timing& timing;
 };

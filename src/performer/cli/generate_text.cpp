@@ -28,12 +28,27 @@ std::string for_output(const std::string& text) {
   return isatty(STDOUT_FILENO) != 0 ? printable(text) : text;
 }
 
+// The prompt as it was given, and what follows it. Tokenizers that put spaces between tokens, or
+// drop the one at the beginning, know of the space there only if they read both at once.
+std::string whole_text(const GenerateOptions& o, const Sampled& sampled,
+                       const std::vector<std::int64_t>& sequence) {
+  const auto& space = sampled.loaded.space;
+  const std::string before = space.decode(sampled.prompt);
+  auto tokens = sampled.prompt;
+  tokens.insert(tokens.end(), sequence.begin(), sequence.end());
+  std::string text = space.decode(tokens);
+  if (!text.starts_with(before)) return text;  // its end reads otherwise before what follows
+  text.erase(0, before.size());
+  const bool twice = o.prompt.ends_with(' ') && !before.ends_with(' ') && text.starts_with(' ');
+  return o.prompt + text.substr(twice ? 1 : 0);
+}
+
 void print_json(const GenerateOptions& o, const Sampled& sampled) {
   Json all = report_of(sampled);
   all["sequences"] = Json::array();
   for (const auto& sequence : sampled.generated.sequences) {
     all["sequences"].push_back(
-        {{"text", o.prompt + sampled.loaded.space.decode(sequence)}, {"tokens", sequence.size()}});
+        {{"text", whole_text(o, sampled, sequence)}, {"tokens", sequence.size()}});
   }
   fmt::print("{}\n", all.dump(-1, ' ', false, Json::error_handler_t::replace));
 }
@@ -41,7 +56,7 @@ void print_json(const GenerateOptions& o, const Sampled& sampled) {
 }  // namespace
 
 Json report_of(const Sampled& sampled) {
-  const auto& [loaded, generated, timing] = sampled;
+  const auto& [loaded, prompt, generated, timing] = sampled;
   std::size_t tokens = 0;
   for (const auto& sequence : generated.sequences) tokens += sequence.size();
   return {{"checkpoint", loaded.folder},
@@ -63,7 +78,7 @@ void print_sequences(const GenerateOptions& o, const Sampled& sampled) {
   const auto& space = sampled.loaded.space;
   const auto& sequences = sampled.generated.sequences;
   for (std::size_t i = 0; i < sequences.size(); ++i) {
-    const auto text = o.prompt + space.decode(sequences[i]);
+    const auto text = whole_text(o, sampled, sequences[i]);
     if (space.kind == "protein") {
       fmt::print("{}", fasta_record(fmt::format("generated_{} seed={} length={}", i + 1,
                                                 o.sampling.seed, text.size()),

@@ -59,7 +59,7 @@ class Batch {
       if (row.finished) continue;
       row.token =
           sample_token(logits[static_cast<std::int64_t>(i)], options, row.sequence, position);
-      row.finished = row.token == options.stop;
+      row.finished = std::ranges::find(options.stop, row.token) != options.stop.end();
       if (row.finished) continue;
       result.sequences[static_cast<std::size_t>(row.sequence)].push_back(row.token);
       any = true;

@@ -17,7 +17,7 @@ struct SamplingOptions {
   double top_p = 1;        // smallest set of tokens with this probability
   std::int64_t seed = 0;
   std::int64_t length = 500;                 // most new tokens
-  std::int64_t stop = -1;                    // a token that ends a sequence; -1: none
+  std::vector<std::int64_t> stop = {};       // tokens that end a sequence, each of them
   std::vector<std::int64_t> forbidden = {};  // tokens that are never drawn
 };
 
@@ -26,7 +26,7 @@ std::int64_t sample_token(const at::Tensor& logits, const SamplingOptions& optio
                           std::int64_t sequence, std::int64_t position);
 
 struct Generated {
-  std::vector<std::vector<std::int64_t>> sequences;  // new tokens, without `stop`
+  std::vector<std::vector<std::int64_t>> sequences;  // new tokens, without one of `stop`
   std::string kernel;        // of the last layer's attention in a step; empty: no step was needed
   bool graph = false;        // steps were replayed as a CUDA graph
   std::string eager_reason;  // why not; empty: they were, or there was none

@@ -8,6 +8,7 @@
 #include "performer/core/error.h"
 #include "performer/core/json.h"
 #include "performer/core/size.h"
+#include "performer/infer/end_tokens.h"
 #include "performer/models/model_cost.h"
 #include "performer/run/choose_checkpoint.h"
 #include "performer/run/finite.h"
@@ -57,6 +58,7 @@ LoadedModel load_model(const std::string& path, const LoadOptions& options) {
     check(loaded.recipe);
     loaded.space = run::tokenizer_from_files(checkpoint.tokenizer(), loaded.folder);
     loaded.recipe = run::fitted_to(loaded.recipe, loaded.space);  // they must agree
+    loaded.ends = end_tokens(checkpoint.tokenizer(), loaded.space, loaded.folder);
     check_file_holds(checkpoint.model_file(), loaded.recipe.model);
   });
   if (!options.attention.empty()) {

@@ -15,6 +15,7 @@ struct LoadedModel {
   run::Recipe recipe;
   models::Transformer model{nullptr};
   data::TokenSpace space;
+  std::vector<std::int64_t> ends;  // tokens that end what it generates
   std::int64_t step = 0;
   std::string folder;  // of the checkpoint
   std::string choice;  // one line: which checkpoint this is, and how it was chosen

@@ -8,7 +8,8 @@
 namespace performer::pretrained {
 namespace {
 
-// -1 where there is none. Some models end at any of several tokens.
+// -1 where there is none. Of several that end a sequence (infer/end_tokens.h) the first stands between
+// texts.
 std::int64_t special(const HfConfig& config, const char* key, std::int64_t vocabulary) {
   if (!config.has(key)) return -1;
   const auto value = config.at(key);
@@ -18,9 +19,6 @@ std::int64_t special(const HfConfig& config, const char* key, std::int64_t vocab
   if (first < 0 || first >= vocabulary) {
     log_info("{}: {} is no token of a vocabulary of {}, and is left out", key, first, vocabulary);
     return -1;
-  }
-  if (several && value.size() > 1) {
-    log_info("{}: the first of {} is taken, {}; the others end nothing", key, value.size(), first);
   }
   return first;
 }

@@ -149,7 +149,7 @@ void Trainer::show_samples() {
   infer::SamplingOptions sampling;
   sampling.length = std::min<std::int64_t>(kSampleLength, recipe_.model.max_length - 1);
   sampling.seed = recipe_.seed;
-  sampling.stop = space.eos;
+  if (space.eos >= 0) sampling.stop = {space.eos};
   sampling.forbidden = space.never_generated();
   try {
     const auto samples = infer::generate(model_, {space.start}, sampling, kSamples).sequences;
