@@ -48,6 +48,26 @@ def test_every_stage_comes_closer(make):
     assert whole < 0.99 * attention and weights < whole
 
 
+@pytest.mark.parametrize("near", [0, 4])
+def test_rows_are_numbers_of_both_16_bit_types(near):
+    model = performer.convert(llama(), TEXTS, 16, near, fit=("calibrate",), **QUICK)
+    for layer in model.model.layers:
+        favor = layer.self_attn.favor
+        for rows in (favor.query_weight, favor.key_weight):
+            assert torch.equal(rows.bfloat16().float(), rows)
+            assert torch.equal(rows.half().float(), rows)
+        assert not torch.equal(favor.key_form.bfloat16().float(), favor.key_form)
+
+
+def test_small_numbers_of_a_row_lie_on_the_grid_of_float16():
+    model = performer.convert(llama(), TEXTS, 16, fit=("calibrate",), **QUICK)
+    favor = model.model.layers[0].self_attn.favor
+    with torch.no_grad():
+        favor.query_weight.view(-1)[:3] = torch.tensor([3.3, -1.7, 2.0**8 + 1]) * 2.0**-24
+    favor.round_rows()
+    assert (favor.query_weight.view(-1)[:3] * 2.0**24).tolist() == [3, -2, 256]
+
+
 def test_plain_features_are_those_of_patch():
     ids, mask = tokens(), padding()
     made = performer.convert(bert(), TEXTS, 16, fit=(), **QUICK)

@@ -80,7 +80,8 @@ def _build(options: Options, entries: dict[str, Entry], path: Path) -> RunModel:
 def _check_projections_fit(options: Options, path: Path) -> None:
     """They are drawn, so the file's size says nothing about theirs."""
     layers = sum(kind == "favor" for kind in options.kinds)
-    needed = 4 * layers * options.attention.features * options.model.dim
+    width = options.key_heads * options.head_dim
+    needed = 4 * layers * options.attention.features * width
     there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if needed > there:
         raise MemoryError(

@@ -69,26 +69,25 @@ class ModelOptions:
     causal: bool
     norm: str = field(metadata={"known": ("layer", "rms")})
     norm_position: str = field(metadata={"known": ("pre", "post")})
-    activation: str = field(metadata={"known": ("relu", "gelu", "swiglu")})
+    activation: str = field(metadata={"known": ("relu", "gelu", "gelu_tanh", "swiglu")})
     positions: str = field(metadata={"known": ("learned", "sinusoidal", "rotary", "none")})
     tied: bool
     reversible: bool
-    head: str = field(metadata={"known": ("lm", "classify", "match")})
+    head: str = field(metadata={"known": ("lm", "classify", "match", "none")})
     classes: int = field(metadata={"most": 1 << 28})
-    # Of converted models alone: what trained ones have is all that is computed here.
-    kv_heads: int = field(metadata={"known": (0,)})
-    head_width: int = field(metadata={"known": (0,)})
-    norm_eps: float = field(metadata={"known": (1e-5,)})
-    embedding_norm: bool = field(metadata={"known": (False,)})
-    qkv_bias: bool = field(metadata={"known": (True,)})
-    attention_output_bias: bool = field(metadata={"known": (True,)})
-    ff_bias: bool = field(metadata={"known": (True,)})
-    rotary_base: float = field(metadata={"known": (10000.0,)})
-    rotary_frequencies: str = field(metadata={"known": ("base",)})
-    token_types: int = field(metadata={"known": (0,)})
-    token_dropout: int = field(metadata={"known": (-1,), "least": -1})
-    head_transform: bool = field(metadata={"known": (False,)})
-    logits_bias: bool = field(metadata={"known": (False,)})
+    kv_heads: int = field(metadata={"most": 1 << 20})
+    head_width: int = field(metadata={"most": 1 << 16})
+    norm_eps: float
+    embedding_norm: bool
+    qkv_bias: bool
+    attention_output_bias: bool
+    ff_bias: bool
+    rotary_base: float
+    rotary_frequencies: str = field(metadata={"known": ("base", "stored")})
+    token_types: int = field(metadata={"most": 1 << 20})
+    token_dropout: int = field(metadata={"least": -1, "most": 1 << 28})
+    head_transform: bool
+    logits_bias: bool
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,11 @@ class Options:
 
     @property
     def head_dim(self) -> int:
-        return self.model.dim // self.model.heads
+        return self.model.head_width or self.model.dim // self.model.heads
+
+    @property
+    def key_heads(self) -> int:
+        return self.model.kv_heads or self.model.heads
 
 
 def read_options(config: Any, version: int, name: str) -> Options:
@@ -123,8 +126,10 @@ def read_options(config: Any, version: int, name: str) -> Options:
             f"{name}: model.layer_kinds must be {model.layers} of {', '.join(KINDS)}, "
             f"got {str(list(kinds)):.80}"
         )
-    if model.dim % model.heads:
+    if model.dim % model.heads and not model.head_width:
         raise ValueError(f"{name}: model.heads must divide {model.dim}, got {model.heads}")
+    if model.heads % (model.kv_heads or 1):
+        raise ValueError(f"{name}: model.kv_heads must divide {model.heads}, got {model.kv_heads}")
     return Options(model, attention, kinds)
 
 

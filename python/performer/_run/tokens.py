@@ -9,7 +9,7 @@ from performer._run.files import member
 
 _LETTERS = "ACDEFGHIKLMNPQRSTVWYXBUZO"
 _FIRST_LETTER = 4
-_KINDS = ("protein", "bytes", "sentencepiece", "pixels", "recall")
+_KINDS = ("protein", "bytes", "sentencepiece", "hf", "ids", "pixels", "recall")
 _DROPPED = " \t\r\n-."
 
 
@@ -45,8 +45,8 @@ class TokenSpace(NamedTuple):
             return bytes(kept).decode("utf-8", "replace")
         if self.kind == "protein":
             return "".join(_LETTERS[token - _FIRST_LETTER] for token in kept)
-        if self.kind == "sentencepiece":
-            raise ValueError("decode: sentencepiece tokens are not decoded here")
+        if self.kind in ("sentencepiece", "hf"):
+            raise ValueError(f"decode: {self.kind} tokens are not decoded here")
         return " ".join(str(token) for token in kept)
 
 

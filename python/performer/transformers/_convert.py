@@ -118,6 +118,8 @@ def _run(
     ):
         if stage in stages:
             run(work, fitted, counts[stage], _RATES[stage], say)
+    for each in fitted:
+        each.round_rows()
     return fitted
 
 

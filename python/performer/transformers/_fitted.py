@@ -68,6 +68,14 @@ class FittedFeatures(nn.Module):
         key = (make(key_heads, features, dim), make(key_heads, features))
         return cls(FeatureParameters(*query, *key, make(key_heads, dim, dim), form), near)
 
+    @torch.no_grad()
+    def round_rows(self) -> None:
+        """To numbers that both 16-bit types hold exactly, as the program's fits do: bfloat16 values
+        that are multiples of 2^-24."""
+        for rows in (self.query_weight, self.key_weight):
+            fine = (rows * 2.0**24).round() / 2.0**24
+            rows.copy_(torch.where(rows.abs() < 2.0**-17, fine, rows.bfloat16().to(rows.dtype)))
+
     def values(self) -> FeatureParameters:
         return FeatureParameters(*(getattr(self, name) for name in FeatureParameters._fields))
 
