@@ -240,9 +240,14 @@ def _(entries: dict[str, Any]) -> None:
     entries[TENSOR]["dtype"] = "I32"
 
 
-@header("quantised_type", "gpt2", CORRUPT, "dtype")
+@header("quantised_type", "gpt2", UNUSABLE, "is F8_E4M3; weights must be F32, F16 or BF16")
 def _(entries: dict[str, Any]) -> None:
-    entries[TENSOR]["dtype"] = "F8_E4M3"
+    entries[TENSOR] |= {"dtype": "F8_E4M3", "shape": [4 * 32, 96]}
+
+
+@header("unknown_type", "gpt2", CORRUPT, 'dtype "F9" is unknown')
+def _(entries: dict[str, Any]) -> None:
+    entries[TENSOR]["dtype"] = "F9"
 
 
 @case("both_spellings", "bert_mlm", CORRUPT, "by config.json they are one")

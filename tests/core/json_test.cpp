@@ -27,6 +27,7 @@ TEST(Json, ReadsEveryKindOfValueInOrder) {
   EXPECT_EQ(parse_json(text, "a.json"), nlohmann::ordered_json::parse(text));
   EXPECT_EQ(parse_json(text, "a.json").dump(), nlohmann::ordered_json::parse(text).dump());
   EXPECT_EQ(parse_json(" 3 ", "a.json"), 3);
+  EXPECT_EQ(parse_json("[-0, 0]", "a.json").dump(), "[-0.0,0]") << "no integer is -0";
 }
 
 TEST(Json, NamesFileLineAndColumn) {

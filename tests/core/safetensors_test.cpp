@@ -1,5 +1,6 @@
 #include "performer/core/safetensors.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <array>
@@ -116,6 +117,23 @@ TEST(SafetensorsTest, ReadsFilesWithoutTensorsScalarsAndEmptyTensors) {
   EXPECT_TRUE(header.tensors[1].shape.empty());
 }
 
+TEST(SafetensorsTest, KnowsTypesThatNoTensorHereHas) {
+  // As safetensors 0.8.0: bits of one number, and how many numbers are 8 bytes or 6.
+  const auto taken = [](const std::string& dtype, int count, std::size_t bytes) {
+    const auto header =
+        parse(file_of(fmt::format(R"({{"t":{{"dtype":"{}","shape":[{}],"data_offsets":[0,{}]}}}})",
+                                  dtype, count, bytes),
+                      bytes));
+    EXPECT_EQ(name_of(header.tensors.at(0).dtype), dtype);
+  };
+  for (const char* dtype : {"F8_E4M3", "F8_E5M2", "F8_E8M0", "F8_E4M3FNUZ", "F8_E5M2FNUZ"}) {
+    taken(dtype, 8, 8);
+  }
+  for (const char* dtype : {"F6_E2M3", "F6_E3M2"}) taken(dtype, 8, 6);
+  taken("F4", 16, 8);
+  taken("C64", 1, 8);
+}
+
 TEST(SafetensorsTest, NamesFileAndTensorOfWhatItRefuses) {
   EXPECT_EQ(
       problem(R"("dtype":"F32","shape":[3],"data_offsets":[0,8])"),
@@ -135,6 +153,10 @@ TEST(SafetensorsTest, RefusesFieldsThatAreWrong) {
   refused(R"("dtype":"F32","shape":[2],"data_offsets":[0,8,8])", "too many numbers");
   refused(R"("dtype":"F32","shape":[-2],"data_offsets":[0,8])", "out of range");
   refused(R"("dtype":"F32","shape":[2.0],"data_offsets":[0,8])", "the number 2.0");
+  refused(R"("dtype":"F32","shape":[-0],"data_offsets":[0,0])", "the number -0");
+  refused(R"("dtype":"F32","shape":[2],"data_offsets":[-0,8])", "the number -0");
+  refused(R"("dtype":"F4","shape":[15],"data_offsets":[0,8])", "60 bits of its shape do not fill");
+  refused(R"("dtype":"F4","shape":[14],"data_offsets":[0,8])", "the 7 bytes of its shape");
   refused(R"("dtype":"F32","shape":[1e30],"data_offsets":[0,8])", "the number 1e30");
   refused(R"("dtype":"F32","shape":[18446744073709551615],"data_offsets":[0,8])", "out of range");
   refused(R"("dtype":"F32","shape":[[2]],"data_offsets":[0,8])", "an array");

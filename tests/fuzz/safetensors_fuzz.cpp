@@ -10,9 +10,9 @@ int safetensors(Bytes bytes) {
         performer::safetensors::parse_header(bytes, std::ssize(bytes), "input.safetensors");
     std::int64_t covered = 0;
     for (const auto& tensor : header.tensors) {
-      std::int64_t size = performer::safetensors::size_of(tensor.dtype);
-      for (const std::int64_t side : tensor.shape) size *= side;
-      require(tensor.begin == covered && tensor.end - tensor.begin == size,
+      std::int64_t bits = performer::safetensors::bits_of(tensor.dtype);
+      for (const std::int64_t side : tensor.shape) bits *= side;
+      require(tensor.begin == covered && 8 * (tensor.end - tensor.begin) == bits,
               "tensors lie side by side, each as large as its shape");
       covered = tensor.end;
     }

@@ -86,6 +86,21 @@ TEST(TensorFileTest, TypesAreConvertedOnlyWhereAsked) {
   EXPECT_EQ(a.sum().item<float>(), 3);
 }
 
+TEST(TensorFileTest, TypesThatNoTensorHasAreNamed) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"a":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]}})";
+  const std::string length = static_cast<char>(header.size()) + std::string(7, '\0');
+  write_file_atomic(folder / "file", length + header + "xy");
+  const auto expect_named = [&](const auto& read) {
+    const Failure failure = failure_of(read);
+    EXPECT_EQ(failure.code, ExitCode::kBadInput);
+    EXPECT_EQ(failure.message,
+              (folder / "file").string() + ": tensor \"a\" is F8_E4M3, which no checkpoint has");
+  };
+  expect_named([&] { load_tensors(folder / "file"); });
+  expect_named([&] { load_into(folder / "file", {{"a", at::zeros({2})}}, DtypeRule::kConvert); });
+}
+
 TEST(TensorFileTest, DamagedFilesAreCorrupt) {
   const TemporaryFolder folder;
   write_file_atomic(folder / "file", "no tensors here, but text");

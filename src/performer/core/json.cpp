@@ -74,7 +74,10 @@ class Rules {
     return counted([&] { events_.boolean(value); });
   }
   bool number_integer(std::int64_t value) {
-    return counted([&] { events_.integer(value); });
+    return counted([&] {
+      if (value == 0) return events_.number(-0.0, "-0");  // no integer has this sign
+      events_.integer(value);
+    });
   }
   bool number_unsigned(std::uint64_t value) {
     return counted([&] {

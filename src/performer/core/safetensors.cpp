@@ -13,26 +13,21 @@ namespace {
 
 struct DtypeRow {
   std::string_view name;
-  std::int64_t size;
+  std::int64_t bits;
 };
 // In the order of Dtype.
-constexpr std::array<DtypeRow, 13> kDtypes{{{"F64", 8},
-                                            {"F32", 4},
-                                            {"F16", 2},
-                                            {"BF16", 2},
-                                            {"I64", 8},
-                                            {"I32", 4},
-                                            {"I16", 2},
-                                            {"I8", 1},
-                                            {"U64", 8},
-                                            {"U32", 4},
-                                            {"U16", 2},
-                                            {"U8", 1},
-                                            {"BOOL", 1}}};
+constexpr std::array<DtypeRow, 22> kDtypes{{
+    {"F64", 64},    {"F32", 32},    {"F16", 16},        {"BF16", 16},       {"I64", 64},
+    {"I32", 32},    {"I16", 16},    {"I8", 8},          {"U64", 64},        {"U32", 32},
+    {"U16", 16},    {"U8", 8},      {"BOOL", 8},        {"C64", 64},        {"F8_E4M3", 8},
+    {"F8_E5M2", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"F6_E2M3", 6},
+    {"F6_E3M2", 6}, {"F4", 4},
+}};
 
 std::int64_t num_bytes(const TensorSpec& spec) {
-  return std::accumulate(spec.shape.begin(), spec.shape.end(), size_of(spec.dtype),
-                         std::multiplies<>());
+  return std::accumulate(spec.shape.begin(), spec.shape.end(), bits_of(spec.dtype),
+                         std::multiplies<>()) /
+         8;
 }
 
 // Wider types first.
@@ -40,7 +35,7 @@ std::vector<std::size_t> file_order(const std::vector<TensorSpec>& specs) {
   std::vector<std::size_t> order(specs.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return size_of(specs[a].dtype) > size_of(specs[b].dtype);
+    return bits_of(specs[a].dtype) > bits_of(specs[b].dtype);
   });
   return order;
 }
@@ -78,7 +73,7 @@ std::string header_text(const std::vector<TensorSpec>& specs, const Metadata& me
 
 std::string_view name_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).name; }
 
-std::int64_t size_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).size; }
+std::int64_t bits_of(Dtype dtype) { return kDtypes.at(static_cast<std::size_t>(dtype)).bits; }
 
 Reader::Reader(const std::filesystem::path& path, std::int64_t most_header) : file_(path) {
   const std::int64_t size = file_.size();

@@ -31,10 +31,19 @@ enum class Dtype : std::uint8_t {
   kU16,
   kU8,
   kBool,
+  kC64,
+  kF8E4M3,
+  kF8E5M2,
+  kF8E8M0,
+  kF8E4M3Fnuz,
+  kF8E5M2Fnuz,
+  kF6E2M3,
+  kF6E3M2,
+  kF4,
 };
 
 std::string_view name_of(Dtype dtype);
-std::int64_t size_of(Dtype dtype);
+std::int64_t bits_of(Dtype dtype);
 
 struct TensorSpec {
   std::string name;

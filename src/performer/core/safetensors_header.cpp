@@ -16,7 +16,7 @@ constexpr std::size_t kMaxRank = 64;
 constexpr JsonLimits kHeaderLimits{.bytes = kMaxHeader, .depth = 8, .values = kMaxHeader / 8};
 
 std::optional<Dtype> dtype_of(std::string_view name) {
-  for (int i = 0; i <= static_cast<int>(Dtype::kBool); ++i) {
+  for (int i = 0; i <= static_cast<int>(Dtype::kF4); ++i) {
     if (name_of(static_cast<Dtype>(i)) == name) {
       return static_cast<Dtype>(i);
     }
@@ -155,9 +155,9 @@ void HeaderHandler::end_object() {
   current_.clear();
 }
 
-// The number of bytes of a shape; nothing when it passes 2^63, also where another dimension is 0.
-std::optional<std::int64_t> checked_bytes(const std::vector<std::int64_t>& shape, Dtype dtype) {
-  std::int64_t product = size_of(dtype);
+// The number of bits of a shape; nothing when it passes 2^63, also where another dimension is 0.
+std::optional<std::int64_t> checked_bits(const std::vector<std::int64_t>& shape, Dtype dtype) {
+  std::int64_t product = bits_of(dtype);
   bool empty = false;
   for (const std::int64_t size : shape) {
     empty = empty || size == 0;
@@ -178,13 +178,16 @@ void HeaderHandler::finish_tensor() {
   entry.shape = std::move(*shape_);
   entry.begin = (*offsets_)[0];
   entry.end = (*offsets_)[1];
-  const auto bytes = checked_bytes(entry.shape, entry.dtype);
-  if (!bytes) {
+  const auto bits = checked_bits(entry.shape, entry.dtype);
+  if (!bits) {
     refuse("shape is larger than any memory");
   }
-  if (entry.end < entry.begin || entry.end - entry.begin != *bytes) {
+  if (*bits % 8 != 0) {
+    refuse("the {} bits of its shape do not fill whole bytes", *bits);
+  }
+  if (entry.end < entry.begin || entry.end - entry.begin != *bits / 8) {
     refuse("data_offsets [{}, {}] do not fit the {} bytes of its shape", entry.begin, entry.end,
-           *bytes);
+           *bits / 8);
   }
   header_.tensors.push_back(std::move(entry));
 }

@@ -41,10 +41,21 @@ Dtype dtype_of(const std::string& name, at::ScalarType type) {
   return row->first;
 }
 
-at::ScalarType scalar_type(Dtype dtype) {
+const auto* row_of(Dtype dtype) {
   return std::find_if(kTypes.begin(), kTypes.end(),
-                      [&](const auto& pair) { return pair.first == dtype; })
-      ->second;
+                      [&](const auto& pair) { return pair.first == dtype; });
+}
+
+at::ScalarType scalar_type(Dtype dtype) { return row_of(dtype)->second; }
+
+// The format has types that nothing here reads.
+void check_types(const safetensors::Reader& reader, const std::filesystem::path& path) {
+  for (const auto& entry : reader.tensors()) {
+    if (row_of(entry.dtype) == kTypes.end()) {
+      fail(ExitCode::kBadInput, "{}: tensor {} is {}, which no checkpoint has", path.string(),
+           shown(entry.name), name_of(entry.dtype));
+    }
+  }
 }
 
 at::Tensor copy_of(const safetensors::Reader& reader, const safetensors::TensorEntry& entry) {
@@ -116,6 +127,7 @@ void save_tensors(const std::filesystem::path& path, const NamedTensors& tensors
 void visit_tensors(const std::filesystem::path& path,
                    const std::function<void(const std::string& name, const at::Tensor&)>& take) {
   const safetensors::Reader reader(path);
+  check_types(reader, path);
   for (const auto& entry : reader.tensors()) take(entry.name, copy_of(reader, entry));
 }
 
@@ -129,6 +141,7 @@ NamedTensors load_tensors(const std::filesystem::path& path) {
 
 void load_into(const std::filesystem::path& path, const NamedTensors& targets, DtypeRule rule) {
   const safetensors::Reader reader(path);
+  check_types(reader, path);
   std::unordered_map<std::string_view, const safetensors::TensorEntry*> entries;
   for (const auto& entry : reader.tensors()) {
     entries.emplace(entry.name, &entry);
