@@ -1,7 +1,9 @@
 """Runs of the program on hostile ground, and the verdict on how each ended."""
 
 import os
+import random
 import resource
+import signal
 import subprocess
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,29 @@ def attack(*args: object, memory: int = MEMORY, folder: Path = ROOT) -> Ending:
         return Ending(None, "", (late.stderr or b"").decode(errors="backslashreplace"))
     out, said = (text.decode(errors="backslashreplace") for text in (done.stdout, done.stderr))
     return Ending(done.returncode, out, said)
+
+
+def killed(command: Sequence[str], draw: random.Random, most: float) -> bool:
+    """Runs a command until a timer of its own kills it, of which its program knows nothing, after
+    `most` seconds or less; False where it had ended before."""
+    # Processor time for the arithmetic, the clock's for what waits on the disk.
+    timer = draw.choice((signal.ITIMER_PROF, signal.ITIMER_REAL))
+    seconds = draw.uniform(0.1, most)
+
+    def set_timer() -> None:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        signal.setitimer(timer, seconds)
+
+    done = subprocess.run(
+        command,
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        preexec_fn=set_timer,
+        check=False,
+    )
+    assert done.returncode in (0, -signal.SIGPROF, -signal.SIGALRM), done.stderr.decode()
+    return done.returncode != 0
 
 
 def complaint_about(ending: Ending, names: Sequence[str]) -> str:

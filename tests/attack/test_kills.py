@@ -5,13 +5,13 @@ PERFORMER_KILLS: how many kills of each kind (default 6).
 
 import os
 import random
-import resource
 import signal
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from attacked import killed
 from conftest import PROGRAM, ROOT
 from small_recipes import TINY
 from training_runs import digests, flags_of, metrics, train
@@ -38,31 +38,10 @@ def everything(out: Path) -> dict[str, dict[str, str]]:
     return {**kept, "pointers": pointers}
 
 
-def kill_by_timer(timer: int, seconds: float) -> Callable[[], None]:
-    """The process dies of its own timer, of which its program knows nothing."""
-
-    def set_timer() -> None:
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        signal.setitimer(timer, seconds)
-
-    return set_timer
-
-
 def run_killed(recipe: Path, out: Path, settings: tuple[str, ...], draw: random.Random) -> bool:
     """One run that is killed at a random moment; False where it had ended before."""
     command = [str(PROGRAM), "train", str(recipe), "--out", str(out), *flags_of(settings)]
-    # Processor time for the arithmetic, the clock's for what waits on the disk.
-    timer = draw.choice((signal.ITIMER_PROF, signal.ITIMER_REAL))
-    done = subprocess.run(
-        command,
-        cwd=ROOT,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        preexec_fn=kill_by_timer(timer, draw.uniform(0.1, 1.5)),
-        check=False,
-    )
-    assert done.returncode in (0, -signal.SIGPROF, -signal.SIGALRM), done.stderr.decode()
-    return done.returncode != 0
+    return killed(command, draw, most=1.5)
 
 
 def run_stopped(recipe: Path, out: Path, settings: tuple[str, ...], draw: random.Random) -> bool:

@@ -197,6 +197,17 @@ TEST(ReadFasta, BoundsIdsAndTheRecordsThatAreDropped) {
             std::string::npos);
 }
 
+TEST(ReadFasta, IdsThatAreKeptAreUtf8) {
+  const TemporaryFolder folder;
+  const auto path = folder.write("a.fasta", ">good\nAC\n>caf\xe9 x\nAC\n");
+  const auto failure = failure_of([&] { read_fasta(path, {.keep_ids = true, .keep = {}}); });
+  EXPECT_EQ(failure.code, ExitCode::kBadInput);
+  EXPECT_NE(failure.message.find("a.fasta: id of sequence 2: byte 0xe9 in column 4 is not UTF-8"),
+            std::string::npos)
+      << failure.message;
+  EXPECT_EQ(read_fasta(path).counts.records, 2) << "not kept";
+}
+
 TEST(Fasta, ARecordIsRefusedAsSoonAsItExceedsItsBound) {
   const TemporaryFolder folder;
   const FastaBound bound{10, "too long"};

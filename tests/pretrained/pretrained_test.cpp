@@ -1,6 +1,8 @@
 // Where the tensors of a folder lie in a model, in both directions.
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 
 #include <string>
 
@@ -120,6 +122,32 @@ TEST(Tensors, ThatAreNotFiniteAreRefusedInAnySlice) {
   });
   EXPECT_EQ(failure.code, ExitCode::kCorrupt);
   EXPECT_EQ(failure.message, "f: tensor \"a\" holds NaN or infinity");
+}
+
+TEST(NewFolders, ClearAwayWhatKilledProgramsHaveLeft) {
+  const TemporaryFolder folder;
+  const auto place = [&](const char* name) { return folder.path() / name; };
+  // Of a killed program, of a living one, and of others.
+  for (const char* name :
+       {".out.12.tmp", ".out.13.tmp", ".out.x.tmp", ".out..tmp", ".outer.1.tmp"}) {
+    std::filesystem::create_directory(place(name));
+    write_file_atomic(place(name) / "a", "b");
+  }
+  write_file_atomic(place(".out.14.tmp"), "a file");
+  std::filesystem::create_directory_symlink(place(".out.x.tmp"), place(".out.15.tmp"));
+  const FileDescriptor living(::open(place(".out.13.tmp").c_str(), O_RDONLY | O_DIRECTORY));
+  ASSERT_EQ(::flock(living.get(), LOCK_EX), 0);
+
+  NewFolder out(place("out"));
+  EXPECT_FALSE(is_there(place(".out.12.tmp")));
+  for (const char* name : {".out.13.tmp", ".out.x.tmp", ".out..tmp", ".outer.1.tmp"}) {
+    EXPECT_TRUE(is_there(place(name) / "a")) << name;
+  }
+  EXPECT_TRUE(is_there(place(".out.14.tmp")));
+  EXPECT_TRUE(is_there(place(".out.15.tmp")));
+  const auto own = out.path();
+  NewFolder again(place("out"));
+  EXPECT_TRUE(is_there(own)) << "its program lives";
 }
 
 TEST(NewFolders, AppearWholeOrNotAtAll) {

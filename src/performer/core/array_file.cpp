@@ -1,42 +1,27 @@
 #include "performer/core/array_file.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <nlohmann/json.hpp>
 
 #include "performer/core/array_formats.h"
 #include "performer/core/error.h"
 #include "performer/core/safetensors.h"
+#include "performer/core/temporary_file.h"
 
 namespace performer {
 namespace {
 
-// HDF5 opens files by name: one beside the target, which takes its place at the end.
-class NamedFile {
- public:
-  explicit NamedFile(const std::filesystem::path& target)
-      : target_(target), name_(target.string() + fmt::format(".{}.tmp", ::getpid())) {}
-  ~NamedFile() {
-    if (!kept_) ::unlink(name_.c_str());
-  }
-  NamedFile(const NamedFile&) = delete;
-  NamedFile& operator=(const NamedFile&) = delete;
-
-  const std::filesystem::path& name() const { return name_; }
-
-  void publish() {
-    const FileDescriptor file(::open(name_.c_str(), O_RDONLY | O_CLOEXEC));
-    if (file.get() < 0 || ::fsync(file.get()) != 0) fail_write(name_, errno);
-    rename_path(name_, target_);
-    kept_ = true;
-    fsync_folder(folder_of(target_));
-  }
-
- private:
-  std::filesystem::path target_, name_;
-  bool kept_ = false;
-};
+// HDF5 opens files by name, and wants to find that in a folder.
+void write_hdf5_atomic(const std::filesystem::path& path, const ArrayFile& file) {
+  TemporaryFile temporary(path, Naming::kFirst);
+  const FileDescriptor open = temporary.duplicate();
+  write_hdf5(fmt::format("/proc/self/fd/{}", open.get()), path.string(), file);
+  if (::fsync(open.get()) != 0) fail_write(path, errno);
+  temporary.publish();
+  fsync_folder(folder_of(path));
+}
 
 }  // namespace
 
@@ -91,9 +76,7 @@ void write_array_tensors(FileWriter& out, const ArrayFile& file) {
 void write_arrays(const std::filesystem::path& path, const ArrayFile& file) {
   const auto format = array_format_of(path);
   if (format == ArrayFormat::kHdf5) {
-    NamedFile named(path);
-    write_hdf5(named.name(), file);
-    named.publish();
+    write_hdf5_atomic(path, file);
     return;
   }
   AtomicFile atomic(path);

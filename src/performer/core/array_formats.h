@@ -1,6 +1,6 @@
 #pragma once
 
-#include <filesystem>
+#include <string>
 
 #include "performer/core/array_file.h"
 #include "performer/core/file.h"
@@ -15,8 +15,8 @@ void write_array_tensors(FileWriter& out, const ArrayFile& file);
 
 /// Whether HDF5's library can be loaded.
 bool has_hdf5();
-/// Into a new file; kNoSpace where HDF5 cannot write it.
-void write_hdf5(const std::filesystem::path& path, const ArrayFile& file);
+/// Into the file that can be opened as `path`; kNoSpace, telling of `name`, where HDF5 cannot write it.
+void write_hdf5(const std::string& path, const std::string& name, const ArrayFile& file);
 
 /// {"key": "value", ...} of file.about.
 std::string about_json(const ArrayFile& file);

@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <string>
 
 #include "performer/core/array_formats.h"
@@ -21,6 +22,8 @@ constexpr std::size_t kVariable = static_cast<std::size_t>(-1);
 class Library {
  public:
   Library() {
+    // Its own lock would meet that of TemporaryFile.
+    ::setenv("HDF5_USE_FILE_LOCKING", "FALSE", 1);
     for (const char* name : {"libhdf5_serial.so.103", "libhdf5.so.310", "libhdf5.so.200",
                              "libhdf5.so.103", "libhdf5.so", "libhdf5_serial.so"}) {
       handle_ = ::dlopen(name, RTLD_NOW | RTLD_LOCAL);
@@ -94,8 +97,8 @@ const Library& library() {
 // An object of the library, closed with its owner; a negative number is a failure.
 class Object {
  public:
-  Object(Id id, int (*close)(Id), const std::filesystem::path& path) : id_(id), close_(close) {
-    if (id_ < 0) fail(ExitCode::kNoSpace, "{}: cannot be written as HDF5", path.string());
+  Object(Id id, int (*close)(Id), const std::string& file) : id_(id), close_(close) {
+    if (id_ < 0) fail(ExitCode::kNoSpace, "{}: cannot be written as HDF5", file);
   }
   ~Object() {
     if (id_ >= 0) close_(id_);
@@ -117,17 +120,17 @@ class Object {
 
 class Hdf5File {
  public:
-  explicit Hdf5File(const std::filesystem::path& path)
-      : path_(path), file_(h_.create_file(path.c_str(), kTruncate, 0, 0), h_.close_file, path) {}
+  Hdf5File(const std::string& path, const std::string& name)
+      : name_(name), file_(h_.create_file(path.c_str(), kTruncate, 0, 0), h_.close_file, name) {}
 
   void add(const Array& array) {
     std::vector<Extent> shape(array.shape.begin(), array.shape.end());
     const Object space(
         h_.create_simple_space(static_cast<int>(shape.size()), shape.data(), nullptr),
-        h_.close_space, path_);
+        h_.close_space, name_);
     const Id type = array.type == ArrayType::kFloat32 ? *h_.float32 : *h_.int64;
     const Object data(h_.create_data(file_.get(), array.name.c_str(), type, space.get(), 0, 0, 0),
-                      h_.close_data, path_);
+                      h_.close_data, name_);
     std::size_t row_bytes = size_of(array.type);
     for (std::size_t i = 1; i < shape.size(); ++i) row_bytes *= shape[i];
     std::vector<Extent> start(shape.size(), 0);
@@ -137,7 +140,7 @@ class Hdf5File {
       count[0] = piece.size() / row_bytes;
       const Object part(
           h_.create_simple_space(static_cast<int>(count.size()), count.data(), nullptr),
-          h_.close_space, path_);
+          h_.close_space, name_);
       check(h_.select(space.get(), kSelectSet, start.data(), nullptr, count.data(), nullptr));
       check(h_.write_data(data.get(), type, part.get(), space.get(), 0, piece.data()));
       start[0] += count[0];
@@ -146,10 +149,10 @@ class Hdf5File {
 
   void add(const std::string& name, const std::vector<std::string>& texts) {
     const Extent count = texts.size();
-    const Object space(h_.create_simple_space(1, &count, nullptr), h_.close_space, path_);
+    const Object space(h_.create_simple_space(1, &count, nullptr), h_.close_space, name_);
     const Object type = text_type();
     const Object data(h_.create_data(file_.get(), name.c_str(), type.get(), space.get(), 0, 0, 0),
-                      h_.close_data, path_);
+                      h_.close_data, name_);
     std::vector<const char*> pointers;
     pointers.reserve(texts.size());
     for (const std::string& text : texts) pointers.push_back(text.c_str());
@@ -157,11 +160,11 @@ class Hdf5File {
   }
 
   void add_attribute(const std::string& name, const std::string& text) {
-    const Object space(h_.create_space(kScalar), h_.close_space, path_);
+    const Object space(h_.create_space(kScalar), h_.close_space, name_);
     const Object type = text_type();
     const Object attribute(
         h_.create_attribute(file_.get(), name.c_str(), type.get(), space.get(), 0, 0),
-        h_.close_attribute, path_);
+        h_.close_attribute, name_);
     const char* pointer = text.c_str();
     check(h_.write_attribute(attribute.get(), type.get(), &pointer));
   }
@@ -172,15 +175,15 @@ class Hdf5File {
   Object text_type() const {
     const Id type = h_.copy_type(*h_.text);
     if (type >= 0) h_.set_size(type, kVariable), h_.set_letters(type, kUtf8);
-    return {type, h_.close_type, path_};
+    return {type, h_.close_type, name_};
   }
 
   void check(int status) const {
-    if (status < 0) fail(ExitCode::kNoSpace, "{}: cannot be written as HDF5", path_.string());
+    if (status < 0) fail(ExitCode::kNoSpace, "{}: cannot be written as HDF5", name_);
   }
 
   const Library& h_ = library();
-  const std::filesystem::path& path_;
+  const std::string& name_;
   Object file_;
 };
 
@@ -188,8 +191,8 @@ class Hdf5File {
 
 bool has_hdf5() { return library().found(); }
 
-void write_hdf5(const std::filesystem::path& path, const ArrayFile& file) {
-  Hdf5File out(path);
+void write_hdf5(const std::string& path, const std::string& name, const ArrayFile& file) {
+  Hdf5File out(path, name);
   for (const Array& array : file.arrays) out.add(array);
   out.add("ids", file.ids);
   out.add_attribute("about", about_json(file));

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "performer/core/error.h"
+#include "performer/core/safe_text.h"
 #include "performer/data/content_hash.h"
+#include "performer/data/encoding.h"
 #include "performer/data/fasta.h"
 
 namespace performer::data {
@@ -54,7 +56,9 @@ class FastaCollector {
     if (options_.keep_ids) keep_id(id, name);
   }
 
+  // Ids go into files that are text or say that they are.
   void keep_id(const std::string& id, const std::string& name) {
+    if (!is_utf8(id)) check_utf8(id, fmt::format("{}: id of sequence {}", name, records_));
     id_bytes_ += std::ssize(id);
     if (id_bytes_ > options_.max_id_bytes) {
       fail(ExitCode::kBadInput,

@@ -2,10 +2,13 @@
 
 #include <filesystem>
 
+#include "performer/core/file.h"
+
 namespace performer::pretrained {
 
 /// A folder that appears under its name complete, or not at all: written beside it and renamed by
-/// commit(). kUsage where something of that name is there already.
+/// commit(). kUsage where something of that name is there already. Making one clears away what
+/// programs that were killed have left of the same folder.
 class NewFolder {
  public:
   explicit NewFolder(std::filesystem::path folder);
@@ -18,7 +21,10 @@ class NewFolder {
   void commit();
 
  private:
+  void make_temporary();
+
   std::filesystem::path folder_, temporary_;
+  FileDescriptor lock_;  // while its program lives nobody clears the temporary folder away
 };
 
 }  // namespace performer::pretrained
