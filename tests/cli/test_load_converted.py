@@ -77,3 +77,10 @@ def test_fitted_features_are_those_of_the_program(tmp_path: Path, near: int) -> 
     with torch.no_grad():
         loss = cross_entropy(model(row[None, :-1])[0].double(), row[1:])
     assert math.isclose(float(loss), result["loss"], abs_tol=1e-5)
+    if near:  # as if it were a part of every bias
+        features = model.layers[0].attention.core.features
+        features.query_offset += 1
+        shifted = model(row[None])
+        features.query_offset -= 1
+        features.query_bias += 1
+        torch.testing.assert_close(model(row[None]), shifted)

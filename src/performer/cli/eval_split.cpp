@@ -13,8 +13,10 @@
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/data/batch_stream.h"
+#include "performer/data/open_sequences.h"
 #include "performer/data/split_sources.h"
 #include "performer/data/statistics.h"
+#include "performer/data/whole_dataset.h"
 #include "performer/data/whole_sequences.h"
 #include "performer/infer/evaluate.h"
 #include "performer/models/length_limit.h"
@@ -44,12 +46,31 @@ data::DataConfig data_of(const EvalOptions& o, const run::Recipe& recipe) {
   return config;
 }
 
+// An imported encoder was made for texts between [CLS] and [SEP], not for blocks of a stream: each
+// line of a text, or record of a FASTA file, is a row.
+bool reads_lines(const EvalOptions& o, const infer::LoadedModel& loaded) {
+  return !o.data.empty() && loaded.space.kind == "hf" && !loaded.recipe.model.causal;
+}
+
+std::unique_ptr<data::Dataset> open_lines(const EvalOptions& o, const infer::LoadedModel& loaded) {
+  if (loaded.space.mask < 0) {
+    fail(ExitCode::kUsage,
+         "{}: its tokenizer names no mask, which stands for what is to be predicted; give "
+         "tokenizer_config.json of its folder a mask_token, and convert it again",
+         loaded.folder);
+  }
+  return std::make_unique<data::WholeDataset>(data_of(o, loaded.recipe), loaded.space,
+                                              data::open_sequences(o.data, loaded.space));
+}
+
 EvalRows open_rows(const EvalOptions& o, const infer::LoadedModel& loaded,
                    const std::string& name) {
   const auto split = o.data.empty() ? data::split_of(name) : data::Split::kTest;
   const auto ids = o.per_sequence.empty() ? data::Ids::kDrop : data::Ids::kKeep;
   EvalRows rows;
-  rows.samples = data::open_dataset(data_of(o, loaded.recipe), split, loaded.space, ids);
+  rows.samples = reads_lines(o, loaded)
+                     ? open_lines(o, loaded)
+                     : data::open_dataset(data_of(o, loaded.recipe), split, loaded.space, ids);
   if (o.overlap >= 0) {
     rows.windows = std::make_shared<data::WindowDataset>(rows.samples, o.overlap);
     rows.overlap = o.overlap;

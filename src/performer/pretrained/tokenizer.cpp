@@ -42,6 +42,7 @@ data::TokenSpace token_space_of(const HfConfig& config, const std::filesystem::p
            space.vocabulary, vocabulary);
     }
     space.vocabulary = vocabulary;  // rows of tokens that do not occur
+    if (space.mask < 0) space.mask = special(config, "mask_token_id", vocabulary);
     return space;
   }
   auto space = data::id_space(vocabulary);
