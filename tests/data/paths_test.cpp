@@ -165,7 +165,7 @@ class RecipePaths : public ::testing::Test {
   // The log, after looking for data.train.
   std::string look(DataConfig& config, bool given = false) const {
     ::testing::internal::CaptureStderr();
-    look_beside_recipe(config, "recipes/r.toml", [&](std::string_view) { return given; });
+    look_beside_recipe(config, [&](std::string_view) { return given ? "" : "recipes/r.toml"; });
     return ::testing::internal::GetCapturedStderr();
   }
 

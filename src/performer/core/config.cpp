@@ -152,7 +152,7 @@ ConfigTree ConfigTree::from_json(const Json& values, std::string source) {
       if (value.is_object()) {
         self(self, value, prefix + key + ".");
       } else {
-        tree.put({prefix + key, source, value.dump()});
+        tree.put({prefix + key, source, source, value.dump()});
       }
     }
   };
@@ -170,12 +170,37 @@ void ConfigTree::put(Entry entry) {
   entries_.push_back(std::move(entry));
 }
 
-bool ConfigTree::contains(std::string_view dotted) const {
-  return std::any_of(entries_.begin(), entries_.end(),
-                     [&](const Entry& entry) { return entry.name == dotted; });
+bool ConfigTree::contains(std::string_view dotted) const { return find(dotted) != nullptr; }
+
+const ConfigTree::Entry* ConfigTree::find(std::string_view dotted) const {
+  const auto found = std::find_if(entries_.begin(), entries_.end(),
+                                  [&](const Entry& entry) { return entry.name == dotted; });
+  return found == entries_.end() ? nullptr : &*found;
 }
 
-// Aliases replaced. One field under two names is refused, except where --set comes after the file.
+std::string ConfigTree::file_of(std::string_view dotted) const {
+  const auto* entry = find(dotted);
+  return entry == nullptr || entry->assigned ? "" : entry->source;
+}
+
+std::optional<ConfigTree::Text> ConfigTree::take_text(std::string_view dotted) {
+  const auto* entry = find(dotted);
+  if (entry == nullptr) return std::nullopt;
+  Text taken{{}, entry->place};
+  if (!assign(taken.text, parse_json(entry->json, entry->place, {.bytes = kMostText}))) {
+    fail(ExitCode::kUsage, "{}: {} must be a string, got {}", entry->place, dotted,
+         shortened(entry->json));
+  }
+  std::erase_if(entries_, [&](const Entry& other) { return other.name == dotted; });
+  return taken;
+}
+
+void ConfigTree::put_over(const ConfigTree& other) {
+  for (const auto& entry : other.entries_) put(entry);
+}
+
+// Aliases replaced. One field under two names is refused, except where --set comes after the file,
+// or one file after another.
 std::vector<ConfigTree::Entry> ConfigTree::with_own_names(const std::vector<Field>& fields) const {
   std::vector<Entry> entries;
   std::map<std::string, const Entry*> given;
@@ -187,7 +212,7 @@ std::vector<ConfigTree::Entry> ConfigTree::with_own_names(const std::vector<Fiel
       log_info("{}: {} is taken as {}", entry.place, entry.name, renamed.name);
     }
     const auto [before, fresh] = given.emplace(renamed.name, &entry);
-    if (!fresh && !entry.assigned) {
+    if (!fresh && !entry.assigned && entry.source == before->second->source) {
       fail(ExitCode::kUsage, "{}: {} and {} ({}) are the same key; keep one", entry.place,
            entry.name, before->second->name, before->second->place);
     }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -139,14 +140,28 @@ class ConfigTree {
 
   bool contains(std::string_view dotted) const;
 
+  /// The file that gives a key its value; empty where none does, or set().
+  std::string file_of(std::string_view dotted) const;
+
+  /// Takes a key out of the tree. Throws Error (kUsage) unless its value is a string.
+  struct Text {
+    std::string text, place;
+  };
+  std::optional<Text> take_text(std::string_view dotted);
+
+  /// The values of `other` too, and instead of those here that have the same key.
+  void put_over(const ConfigTree& other);
+
  private:
   struct Entry {
     std::string name;       // dotted
+    std::string source;     // "recipe.toml"
     std::string place;      // "recipe.toml:12" or "--set"
     std::string json;       // the value
     bool assigned = false;  // by set()
   };
   void put(Entry entry);
+  const Entry* find(std::string_view dotted) const;
   std::vector<Entry> with_own_names(const std::vector<Field>& fields) const;
   std::vector<Entry> entries_;
 };

@@ -155,7 +155,7 @@ ConfigTree ConfigTree::from_toml(std::string_view text, std::string source) {
   walk(parse(text, source), "", [&](const std::string& name, const toml::node& node) {
     auto place = fmt::format("{}:{}", source, node.source().begin.line);
     auto value = to_json(node, place).dump();
-    tree.put({name, std::move(place), std::move(value)});
+    tree.put({name, source, std::move(place), std::move(value)});
   });
   return tree;
 }
@@ -182,7 +182,7 @@ void ConfigTree::set(std::string_view assignment, std::string_view option) {
   } catch (const std::runtime_error&) {
     value = quoted(text);  // a bare word or path
   }
-  put({key, place, std::move(value), true});
+  put({key, {}, place, std::move(value), true});
 }
 
 std::string fields_to_toml(const std::vector<Field>& fields) {

@@ -71,14 +71,13 @@ void check_named_files(const DataConfig& config, const std::string& recipe, bool
   missing("ood", config.ood, warn);
 }
 
-void look_beside_recipe(DataConfig& config, const std::string& recipe,
-                        const std::function<bool(std::string_view key)>& given) {
-  const fs::path folder = fs::path(recipe).parent_path();
-  std::error_code unknown;
-  const bool elsewhere = !folder.empty() && !fs::equivalent(folder, ".", unknown);
+void look_beside_recipe(DataConfig& config,
+                        const std::function<std::string(std::string_view key)>& file_of) {
   const auto look = [&](std::string& item, std::string_view key) {
     check_text(item, key);
-    if (elsewhere && !given(key)) look_beside(item, folder, key);
+    const fs::path folder = fs::path(file_of(key)).parent_path();
+    std::error_code unknown;
+    if (!folder.empty() && !fs::equivalent(folder, ".", unknown)) look_beside(item, folder, key);
   };
   for (const auto& [key, list] :
        {std::pair{"train", &config.train}, std::pair{"valid", &config.valid},

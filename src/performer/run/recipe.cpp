@@ -10,6 +10,7 @@
 #include "performer/data/recipe_paths.h"
 #include "performer/run/checkpoint.h"
 #include "performer/run/checkpoint_versions.h"
+#include "performer/run/recipe_file.h"
 
 namespace performer::run {
 namespace {
@@ -92,20 +93,12 @@ void check(const Recipe& recipe) {
 Recipe read_recipe(const std::string& path, const std::vector<std::string>& assignments,
                    const std::vector<std::string>& changes, const Recipe& defaults) {
   Recipe recipe = defaults;
-  auto tree = ConfigTree::from_toml_file(path);
-  ConfigTree given;
-  for (const auto& assignment : assignments) {
-    tree.set(assignment);
-    given.set(assignment);
-  }
-  for (const auto& change : changes) {
-    tree.set(change, "--change");
-    given.set(change, "--change");
-  }
+  auto tree = read_recipe_file(path);
+  for (const auto& assignment : assignments) tree.set(assignment);
+  for (const auto& change : changes) tree.set(change, "--change");
   tree.read_into(list_fields(recipe));
-  data::look_beside_recipe(recipe.data, path, [&](std::string_view key) {
-    return given.contains("data." + std::string(key));
-  });
+  data::look_beside_recipe(
+      recipe.data, [&](std::string_view key) { return tree.file_of("data." + std::string(key)); });
   // The model is as long as its rows unless the recipe says otherwise.
   if (!tree.contains("model.max_length")) recipe.model.max_length = recipe.data.length;
   try {
