@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import cast
 
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from performer._run.attention import Favor
+from performer._run.embed import embed
 from performer._run.layers import Block, Embedding, LmHead, Norm, Rotary
 from performer._run.options import ModelOptions, Options
 from performer._run.tokens import TokenSpace
@@ -81,6 +82,29 @@ class RunModel(nn.Module):
             raise ValueError(f"model: match needs the head match, this is {self.options.head}")
         one, two = _pool(self.hidden(a, mask_a), mask_a), _pool(self.hidden(b, mask_b), mask_b)
         return self._answer(torch.cat([one, two, one * two, one - two], -1))
+
+    def embed(
+        self,
+        sequences: Iterable[str],
+        layer: int = -1,
+        pool: str = "mean",
+        batch_tokens: int = 16384,
+    ) -> Tensor | list[Tensor]:
+        """Hidden states as vectors, those of `performer embed`: float32 [N, E], in order.
+
+        Args:
+            sequences: residues, or texts of a model of bytes.
+            layer: 0 are the embeddings, n is after n layers, -1 after all and the last norm, -2
+                without the last layer, and so on.
+            pool: "mean" of the residues, "mean-all" with BOS and EOS, the "first" token, or "none":
+                a list with a tensor [residues, E] for each sequence.
+            batch_tokens: tokens computed at once, padding included.
+
+        Example:
+            >>> model = performer.load("runs/first")
+            >>> vectors = model.embed(["MKTAYIAKQR", "GGAL"])  # [2, E]
+        """
+        return embed(self, sequences, layer, pool, batch_tokens)
 
     def encode(self, text: str | bytes) -> Tensor:
         """The tokens of a text, int64 [L], without specials; residues and bytes."""

@@ -14,7 +14,7 @@
 namespace performer::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kPlanned = {"score", "inspect", "attention", "reproduce"};
+constexpr std::array<std::string_view, 3> kPlanned = {"inspect", "attention", "reproduce"};
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;

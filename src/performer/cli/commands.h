@@ -16,6 +16,7 @@ inline constexpr const char* kOwnWaitPolicy = "PERFORMER_OWN_WAIT_POLICY";
 void add_train(CLI::App& app, ExitCode& exit_code);
 void add_eval(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_score(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_data(CLI::App& app);

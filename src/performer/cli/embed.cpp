@@ -1,27 +1,23 @@
 #include <ATen/core/Tensor.h>
 
-#include <algorithm>
-#include <chrono>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
-#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <vector>
 
 #include "performer/cli/bounds.h"
 #include "performer/cli/commands.h"
 #include "performer/cli/model_options.h"
+#include "performer/cli/row_work.h"
+#include "performer/cli/sequence_checks.h"
 #include "performer/cli/sequence_identity.h"
 #include "performer/core/array_file.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
-#include "performer/core/row_journal.h"
 #include "performer/data/open_sequences.h"
 #include "performer/infer/embed.h"
-#include "performer/models/length_limit.h"
 
 namespace performer::cli {
 namespace {
@@ -36,34 +32,6 @@ struct Options {
   bool overwrite = false, restart = false, json = false;
 };
 
-void check_output(const Options& o) {
-  array_format_of(o.output);
-  std::error_code unknown;
-  if (!o.overwrite && std::filesystem::exists(std::filesystem::symlink_status(o.output, unknown))) {
-    fail(ExitCode::kUsage, "{}: already exists; name another file, or pass --overwrite", o.output);
-  }
-}
-
-// Sequences that the model cannot read whole are named before hours of work.
-void check_lengths(const Options& o, const infer::LoadedModel& loaded, const WholeSequences& all) {
-  const auto limit = models::length_limit(loaded.recipe.model);
-  if (limit == 0) return;
-  if (o.length > limit) {
-    fail(ExitCode::kUsage, "--length: the model reads {} tokens at most, got {}", limit, o.length);
-  }
-  if (o.length > 0) return;
-  std::int64_t longer = 0, longest = 0;
-  for (std::int64_t i = 0; i < all.count(); ++i) {
-    if (all.tokens(i) > limit) ++longer;
-    longest = std::max(longest, all.tokens(i));
-  }
-  if (longer == 0) return;
-  fail(ExitCode::kBadInput,
-       "{}: {} of {} sequences are longer than the {} tokens that the model reads, the longest has "
-       "{}; --length {} takes their beginnings",
-       o.input, longer, all.count(), limit, longest, limit);
-}
-
 Json identity_of(const Options& o, const infer::LoadedModel& loaded, const WholeSequences& all) {
   return {{"model", model_hash(loaded)},
           {"set", o.model.attention},
@@ -75,6 +43,12 @@ Json identity_of(const Options& o, const infer::LoadedModel& loaded, const Whole
           {"precision", o.model.precision}};
 }
 
+std::vector<std::int64_t> lengths_of(const infer::Embedder& embedder, const WholeSequences& all) {
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t i = 0; i < all.count(); ++i) lengths.push_back(embedder.tokens(all, i));
+  return lengths;
+}
+
 class Run {
  public:
   Run(const Options& o, infer::LoadedModel& loaded, const WholeSequences& all)
@@ -83,31 +57,15 @@ class Run {
         width_(loaded.recipe.model.dim),
         embedder_(loaded.model, loaded.space, {o.layer, infer::parse_pool(o.pool), o.length}),
         identity_(identity_of(o, loaded, all)),
-        journal_(o.output + ".partial", identity_, all.count(), o.restart),
-        resumed_(journal_.done()) {
-    if (resumed_ > 0) {
-      log_info("{}.partial: {} of {} sequences are there from before", o.output, resumed_,
-               all.count());
-    }
-  }
+        work_({"embed", o.output, o.batch_tokens, o.restart}, identity_,
+              lengths_of(embedder_, all)) {}
 
   void compute() {
-    std::vector<std::int64_t> lengths;
-    for (std::int64_t i = 0; i < all_.count(); ++i) lengths.push_back(embedder_.tokens(all_, i));
-    const auto begin = std::chrono::steady_clock::now();
-    for (const auto& batch : infer::plan_batches(lengths, o_.batch_tokens)) {
-      if (std::ranges::all_of(batch, [&](auto i) { return journal_.has(i); })) continue;
+    work_.compute([&](std::span<const std::int64_t> batch, const RowWork::Take& take) {
       embedder_.run(all_, batch, [&](std::int64_t i, const at::Tensor& vectors) {
-        const std::span numbers(vectors.const_data_ptr<float>(),
-                                static_cast<std::size_t>(vectors.numel()));
-        if (!journal_.has(i)) journal_.add(i, numbers);
-        made_ += lengths[static_cast<std::size_t>(i)];
+        take(i, {vectors.const_data_ptr<float>(), static_cast<std::size_t>(vectors.numel())});
       });
-      seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-      log_progress(fmt::format("embed: {}/{} sequences, {:.0f} residues/s", journal_.done(),
-                               all_.count(), rate()));
-    }
-    log_progress("");
+    });
   }
 
   void write(const infer::LoadedModel& loaded) {
@@ -119,13 +77,13 @@ class Run {
       file.ids.push_back(all_.id(i));
       lengths.push_back(all_.residues(i));
       if (embedder_.tokens(all_, i) < all_.tokens(i)) ++cut_;
-      rows += each ? journal_.count(i) / width_ : 1;
+      rows += each ? work_.count(i) / width_ : 1;
       ends.push_back(rows);
     }
     file.arrays.push_back(
         {"embeddings", ArrayType::kFloat32, {rows, width_}, [&](const auto& take) {
            for (std::int64_t i = 0; i < all_.count(); ++i) {
-             const auto numbers = journal_.read(i);
+             const auto numbers = work_.read(i);
              take(std::as_bytes(std::span(numbers)));
            }
          }});
@@ -144,7 +102,7 @@ class Run {
                   {"length", std::to_string(o_.length)},
                   {"precision", o_.model.precision}};
     write_arrays(o_.output, file);
-    journal_.remove();
+    work_.finish();
   }
 
   void report(const infer::LoadedModel& loaded) const {
@@ -153,40 +111,39 @@ class Run {
                               {"checkpoint", loaded.folder},
                               {"sequences", all_.count()},
                               {"sequences_cut", cut_},
-                              {"sequences_from_before", resumed_},
+                              {"sequences_from_before", work_.from_before()},
                               {"width", width_},
-                              {"seconds", seconds_},
-                              {"tokens_per_second", rate()}}
+                              {"seconds", work_.seconds()},
+                              {"tokens_per_second", work_.tokens_per_second()}}
                              .dump(-1, ' ', false, Json::error_handler_t::replace));
       return;
     }
     fmt::print("{}\n{}: {} sequences, {} numbers for each {}, {:.0f} tokens/s\n", loaded.choice,
-               o_.output, all_.count(), width_, o_.pool == "none" ? "residue" : "sequence", rate());
+               o_.output, all_.count(), width_, o_.pool == "none" ? "residue" : "sequence",
+               work_.tokens_per_second());
     if (cut_ > 0) {
       fmt::print("{} sequences were cut off after {} tokens, as --length says\n", cut_, o_.length);
     }
   }
 
  private:
-  double rate() const { return seconds_ > 0 ? static_cast<double>(made_) / seconds_ : 0; }
-
   const Options& o_;
   const WholeSequences& all_;
   std::int64_t width_;
   infer::Embedder embedder_;
   Json identity_;
-  RowJournal journal_;
-  std::int64_t resumed_, made_ = 0, cut_ = 0;
-  double seconds_ = 0;
+  RowWork work_;
+  std::int64_t cut_ = 0;
 };
 
 void run_embed(const Options& o) {
-  check_output(o);
+  array_format_of(o.output);
+  check_new_output(o.output, o.overwrite);
   infer::parse_pool(o.pool);
   auto loaded = load(o.model);
   if (o.json) log_info("{}", loaded.choice);
   const auto all = data::open_sequences(o.input, loaded.space);
-  check_lengths(o, loaded, *all);
+  check_lengths(loaded, *all, o.input, o.length);
   Run run(o, loaded, *all);
   run.compute();
   run.write(loaded);
@@ -217,8 +174,9 @@ void add_embed(CLI::App& app) {
       ->capture_default_str();
   bounded(
       command->add_option("--layer,--repr-layer", o.layer,
-                          "0: the embeddings, N: after N layers, -1: after all and the last norm"),
-      -1, models::kMaxLayers)
+                          "0: the embeddings, N: after N layers, -1: after all and the last norm, "
+                          "-2: without the last layer, and so on"),
+      -models::kMaxLayers - 1, models::kMaxLayers)
       ->capture_default_str();
   bounded(command->add_option("--length,--truncation-seq-length", o.length,
                               "Tokens of a sequence that are read (default: all)"),

@@ -3,22 +3,16 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <filesystem>
 #include <iterator>
-#include <system_error>
 
-#include "performer/core/error.h"
+#include "performer/cli/sequence_checks.h"
 #include "performer/data/whole_sequences.h"
 
 namespace performer::cli {
 namespace {
 
-// `path`, unless something of that name must stay. A link is something, wherever it leads.
 const std::string& checked(const std::string& path, bool overwrite) {
-  std::error_code unknown;
-  if (std::filesystem::exists(std::filesystem::symlink_status(path, unknown)) && !overwrite) {
-    fail(ExitCode::kUsage, "{}: already exists; name another file, or pass --overwrite", path);
-  }
+  check_new_output(path, overwrite);
   return path;
 }
 

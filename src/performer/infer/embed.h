@@ -4,8 +4,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
-#include <vector>
 
 #include "performer/data/token_space.h"
 #include "performer/data/whole_sequences.h"
@@ -21,15 +21,9 @@ enum class Pool : std::uint8_t { kMean, kMeanAll, kFirst, kNone };
 /// By name: mean, mean-all, first, none.
 Pool parse_pool(const std::string& name);
 
-/// Which sequences are computed together: rows of about the same length, longest first, of at most
-/// `tokens` tokens with padding, or one alone. A function of the lengths, so that a command that
-/// goes on makes the batches that it would have made.
-std::vector<std::vector<std::int64_t>> plan_batches(const std::vector<std::int64_t>& lengths,
-                                                    std::int64_t tokens);
-
 struct EmbedOptions {
-  std::int64_t layer =
-      -1;  // 0: the embeddings, L: after L blocks; -1: after all, and the last norm
+  // 0: the embeddings, N: after N blocks; -1: after all L, and the last norm; -N: after L + 1 - N.
+  std::int64_t layer = -1;
   Pool pool = Pool::kMean;
   std::int64_t length = 0;  // tokens of a sequence that are read; 0: all
 };
@@ -48,10 +42,6 @@ class Embedder {
   std::int64_t tokens(const data::WholeSequences& sequences, std::int64_t sequence) const;
 
  private:
-  struct Rows {
-    at::Tensor tokens, real, regular;  // int64, bool, bool [B, L]
-  };
-  Rows load(const data::WholeSequences& sequences, std::span<const std::int64_t> batch) const;
   void run_at_once(const data::WholeSequences& sequences, std::span<const std::int64_t> batch,
                    const Take& take);
 
