@@ -91,8 +91,8 @@ def use_tokenizer(folder: Path, data: bytes) -> tuple[Ending, str]:
 class InRun:
     """A file of a run's checkpoint, its manifest made to fit: hashes keep nobody out."""
 
-    def __init__(self, run: Path, name: str) -> None:
-        self.run, self.name = run, name
+    def __init__(self, run: Path, name: str, command: str = "eval") -> None:
+        self.run, self.name, self.command = run, name, command
         self.good = (checkpoint(run) / name).read_bytes()
 
     def __call__(self, folder: Path, data: bytes) -> tuple[Ending, str]:
@@ -101,6 +101,12 @@ class InRun:
         (checkpoint(copy) / self.name).write_bytes(data)
         if self.name != "manifest.json":
             reseal(checkpoint(copy))
+        if self.command == "train":
+            # What a recipe does not fit is refused by the checkpoint's name.
+            done = attack(
+                "train", self.run.parent / "once.toml", "--init", copy, "--out", copy / "x"
+            )
+            return done, "--init" if done.code == 2 else self.name
         flags = ("--split", "valid", "--max-batches", "1")
         return attack("eval", copy, *flags), self.name
 
@@ -130,13 +136,15 @@ def attack_with(use: Use, files: Files, good: bytes, folder: Path) -> None:
     assert not complaints, report(complaints)
 
 
-FAMILIES = 14
+FAMILIES = 16
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("hostile")
     (folder / "tiny.toml").write_text(TINY)
+    once = TINY.replace("steps = 12", "steps = 1").replace("valid_every = 4", "valid_every = 0")
+    (folder / "once.toml").write_text(once)
     train(folder / "tiny.toml", folder / "run", "train.steps=2", "train.valid_every=1")
     return folder / "run"
 
@@ -200,3 +208,10 @@ def test_json_of_a_run(name: str, run: Path, tmp_path: Path) -> None:
 def test_weights_of_a_run(run: Path, tmp_path: Path) -> None:
     use = InRun(run, "model.safetensors")
     attack_with(use, hostile_binary.safetensors_files(use.good), use.good, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "tokenizer.json"])
+def test_runs_that_others_begin_with(name: str, run: Path, tmp_path: Path) -> None:
+    use = InRun(run, name, "train")
+    kind = hostile_text.json_files if name.endswith("json") else hostile_binary.safetensors_files
+    attack_with(use, kind(use.good), use.good, tmp_path)

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "performer/core/error.h"
-#include "performer/core/json.h"
 #include "performer/core/safe_text.h"
 #include "performer/core/safetensors.h"
 #include "performer/run/finite.h"
+#include "performer/run/tokenizer_files.h"
 
 namespace performer::run {
 namespace {
@@ -23,17 +23,25 @@ constexpr std::array<std::string_view, 9> kFree = {"attention",     "layer_kinds
                                                    "classes",       "tied",        "causal"};
 
 // The meaning of tokens without the classes, which belong to the head.
-Json meaning_of(const std::map<std::string, std::string>& files) {
+Json meaning_of(const std::map<std::string, std::string>& files, const std::string& place) {
   Json all = Json::object();
   for (const auto& [name, bytes] : files) {
     if (name != "tokenizer.json") {
       all[name] = bytes;
       continue;
     }
-    all[name] = parse_json(bytes, name, {.bytes = kMaxTokenizerJsonBytes});
+    all[name] = parse_tokenizer_json(bytes, place);
+    if (!all[name].is_object()) {
+      fail(ExitCode::kCorrupt, "{}/{}: is no JSON object", place, name);
+    }
     all[name].erase("classes");
   }
   return all;
+}
+
+bool is_real(safetensors::Dtype dtype) {
+  using enum safetensors::Dtype;
+  return dtype == kF64 || dtype == kF32 || dtype == kF16 || dtype == kBF16;
 }
 
 // Whose weights may be of one side alone.
@@ -64,7 +72,7 @@ void check_initial(const Checkpoint& from, const Recipe& recipe,
     fail(ExitCode::kUsage, "--init {}: is another model: {}; take those of its config.json", place,
          differences);
   }
-  if (meaning_of(from.tokenizer()) != meaning_of(tokens)) {
+  if (meaning_of(from.tokenizer(), place) != meaning_of(tokens, "the recipe")) {
     fail(
         ExitCode::kUsage,
         "--init {}: its tokens mean something else than those of data.task = \"{}\" here; take its "
@@ -83,6 +91,10 @@ Taken load_initial(const Checkpoint& from, const NamedTensors& targets) {
   for (const auto& entry : reader.tensors()) {
     const auto found = wanted.find(entry.name);
     const bool fits = found != wanted.end() && found->second.sizes() == entry.shape;
+    if (fits && found->second.is_floating_point() && !is_real(entry.dtype)) {
+      fail(ExitCode::kCorrupt, "{}: tensor {} is {}, which no weight is", file.string(),
+           shown(entry.name), name_of(entry.dtype));
+    }
     if (fits) {
       shared.emplace_back(entry.name, found->second);
       wanted.erase(found);
