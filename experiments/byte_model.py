@@ -196,14 +196,14 @@ def recall(o: argparse.Namespace) -> None:
     columns = ("system", "accuracy_%", "loss")
     table = Table(o.out / "recall.tsv", columns, 1)
     systems = {
-        "exact": ["model.attention.kind=exact"],
-        "FAVOR+ m = 1024 beside near 4": [],
-        "near 4 alone": ["model.attention.features=0"],
+        "exact": ("exact", ["model.attention.kind=exact"]),
+        "FAVOR+ m = 1024 beside near 4": ("both", []),
+        "near 4 alone": ("near", ["model.attention.features=0"]),
     }
-    for name, settings in systems.items():
+    for name, (short, settings) in systems.items():
         if table.has(name):
             continue
-        folder = o.out / ("recall-" + name.replace(" ", "-").replace("+", ""))
+        folder = o.out / f"recall-{short}"
         flags = [word for setting in settings for word in ("--set", setting)]
         run(o, "train", ROOT / "configs/recall/far.toml", "--out", folder, *flags)
         result = run(o, "eval", folder, "--split", "valid", "--max-batches", 20)["splits"]["valid"]

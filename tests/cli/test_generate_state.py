@@ -62,8 +62,10 @@ def most_memory(run: Path, length: int, *flags: str) -> int:
     return int(done.stdout)
 
 
-def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
-    run = a_run(tmp_path, "train.steps=1", "model.dim=512", "model.heads=8")
+@pytest.mark.parametrize("positions", ["rotary", "sinusoidal"])
+def test_memory_does_not_grow_with_the_text(tmp_path: Path, positions: str) -> None:
+    small = ("train.steps=1", "model.dim=512", "model.heads=8", f"model.positions={positions}")
+    run = a_run(tmp_path, *small)
     near = ("--set=model.attention.kind=favor", "--set=model.attention.near=16")
     cache = most_memory(run, 2100) - most_memory(run, 100)
     state = most_memory(run, 2100, *near) - most_memory(run, 100, *near)

@@ -88,6 +88,20 @@ TEST(Rotary, ComputesTheTurnsOfAnyPosition) {
   EXPECT_TRUE(rows[1].equal(tables.turns(100000, 1, options)[0]));
 }
 
+TEST(Rotary, KeepsAStretchOfAStreamAndNotItsWholeLength) {
+  RotaryTables tables(8);
+  const auto options = at::TensorOptions(at::kFloat);
+  const Tensor all = RotaryTables(8).turns(0, 5000, options);
+  for (const std::int64_t first : {0, 7, 8, 1030, 1031, 1032, 4000, 3, 4996}) {
+    for (const std::int64_t length : {1, 4}) {
+      const Tensor rows = tables.turns(first, length, options);
+      EXPECT_TRUE(rows.equal(all.narrow(0, first, length))) << first << " " << length;
+    }
+  }
+  const auto bytes = tables.turns(1'000'000, 1, options).storage().nbytes();
+  EXPECT_EQ(bytes, static_cast<std::size_t>(RotaryTables::kStreamRows) * 4 * sizeof(float) * 2);
+}
+
 TEST(Transformer, KnowsWhetherAStepCanBeRecorded) {
   EXPECT_TRUE(make(tiny("favor"))->recordable());
   EXPECT_TRUE(make(tiny("identity"))->recordable());

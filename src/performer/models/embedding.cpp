@@ -50,12 +50,14 @@ EmbeddingImpl::EmbeddingImpl(const ModelConfig& config)
 
 Tensor EmbeddingImpl::sinusoids(std::int64_t first, std::int64_t length, const Tensor& like) {
   const std::int64_t known = table_.defined() ? table_.size(0) : 0;
-  if (known < first + length || table_.dtype() != like.dtype() ||
+  if (first < begin_ || begin_ + known < first + length || table_.dtype() != like.dtype() ||
       table_.device() != like.device()) {
-    const std::int64_t capacity = std::max<std::int64_t>(first + length, first > 0 ? 2 * known : 0);
-    table_ = sinusoid_rows(at::arange(capacity, at::kDouble), dim_).to(like.options());
+    constexpr std::int64_t kStreamRows = 128;  // as RotaryTables: a table that moves with a stream
+    begin_ = first;
+    const std::int64_t rows = first > 0 ? std::max(length, kStreamRows) : length;
+    table_ = sinusoid_rows(at::arange(first, first + rows, at::kDouble), dim_).to(like.options());
   }
-  return table_.narrow(0, first, length);
+  return table_.narrow(0, first - begin_, length);
 }
 
 void EmbeddingImpl::check_length(std::int64_t length) const {

@@ -41,7 +41,8 @@ class EmbeddingImpl : public torch::nn::Module {
   std::int64_t dropped_token_;  // -1: none
   Tensor types_;                // [token types, E]; undefined: none
   Norm norm_{nullptr};
-  Tensor table_;  // [capacity, E] of sinusoids, in the dtype and on the device of the last call
+  Tensor table_;  // [rows, E] of sinusoids, in the dtype and on the device of the last call
+  std::int64_t begin_ = 0;  // position of its first row
 };
 TORCH_MODULE(Embedding);
 

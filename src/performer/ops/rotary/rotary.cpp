@@ -56,12 +56,15 @@ Tensor RotaryTables::turns_of(const Tensor& positions) const {
 Tensor RotaryTables::turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like) {
   const auto dtype = complex_type(like);
   const std::int64_t known = table_.defined() ? table_.size(0) : 0;
-  if (known < first + length || table_.scalar_type() != dtype || table_.device() != like.device()) {
-    // Streams ask for one more each time: grow by doubling.
-    const std::int64_t capacity = std::max<std::int64_t>(first + length, first > 0 ? 2 * known : 0);
-    table_ = turns_of(at::arange(capacity, at::kDouble)).to(dtype).to(like.device());
+  if (first < begin_ || begin_ + known < first + length || table_.scalar_type() != dtype ||
+      table_.device() != like.device()) {
+    // Streams ask for one more each time, without end: the table moves along with them.
+    begin_ = first;
+    const std::int64_t rows = first > 0 ? std::max(length, kStreamRows) : length;
+    const Tensor positions = at::arange(first, first + rows, at::kDouble);
+    table_ = turns_of(positions).to(dtype).to(like.device());
   }
-  return table_.narrow(0, first, length);
+  return table_.narrow(0, first - begin_, length);
 }
 
 Tensor RotaryTables::turns(const Tensor& index, const at::TensorOptions& like) const {

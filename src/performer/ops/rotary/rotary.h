@@ -17,8 +17,8 @@ Tensor rotate(const Tensor& x, const Tensor& turns);
 Tensor turn_pairs(const Tensor& x, const Tensor& turns);
 
 /// Rotary positions for head width D: position p turns pair i by the angle p base^(-2i/D), or p
-/// times the frequency of the pair where frequencies are given. Computed in float64 and kept up to
-/// the longest length asked for.
+/// times the frequency of the pair where frequencies are given. Computed in float64 and kept: from
+/// position 0 the longest length asked for, of later ones a stretch that does not grow with them.
 class RotaryTables {
  public:
   explicit RotaryTables(std::int64_t head_dim, double base = 10000)
@@ -26,6 +26,8 @@ class RotaryTables {
   /// [D/2]; what it holds may still change until the first call of turns().
   explicit RotaryTables(const Tensor& frequencies)
       : head_dim_(2 * frequencies.size(0)), frequencies_(frequencies) {}
+  /// Positions of a stream that are computed at once.
+  static constexpr std::int64_t kStreamRows = 1024;
   /// cos + i sin of positions first ... first + length - 1: [length, D/2], complex64, or complex128
   /// beside float64.
   Tensor turns(std::int64_t first, std::int64_t length, const at::TensorOptions& like);
@@ -37,8 +39,9 @@ class RotaryTables {
 
   std::int64_t head_dim_;
   double base_ = 0;
-  Tensor frequencies_;  // undefined: by the base
-  Tensor table_;        // [capacity, D/2] in the dtype and on the device of the last call
+  Tensor frequencies_;      // undefined: by the base
+  Tensor table_;            // [rows, D/2] in the dtype and on the device of the last call
+  std::int64_t begin_ = 0;  // position of its first row
 };
 
 }  // namespace performer
