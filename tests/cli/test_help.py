@@ -3,8 +3,8 @@
 import pytest
 from conftest import Run
 
-COMMANDS = ["train", "eval", "embed", "score", "generate", "data", "bench"]
-PLANNED = ["inspect", "attention", "reproduce"]
+COMMANDS = ["train", "eval", "embed", "score", "attention", "generate", "data", "bench"]
+PLANNED = ["inspect", "reproduce"]
 
 
 def complaint(program: Run, *words: str) -> str:
@@ -40,12 +40,12 @@ def test_a_command_that_is_not_there_yet_says_so(program: Run, name: str) -> Non
     for words in ([name], [name, "--help"], [name, "runs/first", "--json"]):
         said = complaint(program, *words)
         assert said.startswith(f"performer: {name}: this command is not there yet")
-        assert "train, eval, embed, score, generate" in said
+        assert "train, eval, embed, score, attention, generate" in said
 
 
 def test_no_command_lists_those_that_there_are(program: Run) -> None:
     assert (
-        "a command is needed: train, eval, embed, score, generate, convert, data, bench"
+        "a command is needed: train, eval, embed, score, attention, generate, convert, data, bench"
         in complaint(program)
     )
     assert "data: a command is needed: build, stats" in complaint(program, "data")

@@ -17,6 +17,7 @@ void add_train(CLI::App& app, ExitCode& exit_code);
 void add_eval(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
+void add_attention(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_data(CLI::App& app);

@@ -11,8 +11,8 @@
 namespace performer::infer {
 namespace {
 
-// Numbers of one block of logits.
-constexpr std::int64_t kBlock = std::int64_t{1} << 24;
+// Logits of one block.
+constexpr std::int64_t kMostLogits = std::int64_t{1} << 24;
 
 }  // namespace
 
@@ -53,7 +53,7 @@ std::vector<std::int64_t> Scorer::places(std::span<const std::int64_t> tokens,
 // hidden [N, E], asked int64 [N, 1 + letters] -> float32 [N, 1 + letters], with the logits of some
 // rows at a time in memory.
 at::Tensor Scorer::log_probabilities(const at::Tensor& hidden, const at::Tensor& asked) {
-  const auto step = std::max<std::int64_t>(1, kBlock / model_->config().vocabulary);
+  const auto step = std::max<std::int64_t>(1, kMostLogits / model_->config().vocabulary);
   const at::Tensor result = at::empty(asked.sizes(), asked.options().dtype(at::kFloat));
   for (std::int64_t begin = 0; begin < hidden.size(0); begin += step) {
     const auto count = std::min(step, hidden.size(0) - begin);

@@ -90,13 +90,15 @@ Tensor TransformerImpl::tower(const ModelInput& input, std::uint64_t number) {
 
 Tensor TransformerImpl::hidden(const ModelInput& input) { return tower(input, 0); }
 
-Tensor TransformerImpl::hidden_after(const ModelInput& input, std::int64_t layers) {
+Tensor TransformerImpl::hidden_after(const ModelInput& input, std::int64_t layers,
+                                     const SeeHeads& see) {
   TORCH_CHECK(layers >= 0 && layers <= config_.layers, "Transformer: hidden_after takes 0 to ",
               config_.layers, " layers, got ", layers);
   TORCH_CHECK(!config_.reversible || layers == config_.layers,
               "Transformer: layers of a reversible model have two streams, and no hidden state");
   Pass pass;
   pass.key_mask = input.key_mask;
+  if (see) pass.see = &see;
   Tensor x = embed(input.tokens, pass);
   if (config_.reversible) return run_blocks(x, pass);
   for (std::int64_t i = 0; i < layers; ++i) x = block(i).forward(x, pass);

@@ -40,7 +40,7 @@ class TransformerImpl : public torch::nn::Module {
 
   Tensor hidden(const ModelInput& input);  // [B, L, E]; dropout in train() only
   /// After `layers` blocks, without the last norm: 0 are the embeddings. In eval().
-  Tensor hidden_after(const ModelInput& input, std::int64_t layers);
+  Tensor hidden_after(const ModelInput& input, std::int64_t layers, const SeeHeads& see = {});
   /// The embeddings, the output of every block, and after the last norm where there is one.
   std::vector<Tensor> all_hidden(const ModelInput& input, const SeeHeads& see = {});
   Tensor logits(const Tensor& hidden);                     // [..., E] -> [..., V]
