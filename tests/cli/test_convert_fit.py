@@ -1,13 +1,16 @@
 """`performer convert --fit`: features that imitate the exact attention of a model."""
 
 import json
+import os
 import random
+import signal
+import subprocess
 from pathlib import Path
 
 import numpy
 import pytest
 import torch
-from conftest import Run, answer
+from conftest import PROGRAM, Run, answer
 from foreign_models import build
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -110,3 +113,66 @@ def test_files_are_fasta_by_their_ending_alone(tmp_path: Path, source: Path) -> 
     for name, count in (("lines.txt", 2), ("records.fasta", 3)):
         done = answer("embed", tmp_path / "exact", folder / name, "-o", tmp_path / f"{count}.npz")
         assert done["sequences"] == count
+
+
+def command(source: Path, out: Path, text: Path) -> list[object]:
+    small = ("--fit-rows", 2, "--fit-length", 12, "--fit-steps", 24, "--fit-save", 0)
+    return ["convert", source, out, "--fit", text, "--fit-weights", *small]
+
+
+def stop(source: Path, out: Path, text: Path, moment: str, number: int = signal.SIGTERM) -> None:
+    """Begins a fit and ends it as soon as it says `moment`; the program is further by then."""
+    words = [str(PROGRAM), *map(str, command(source, out, text))]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment) as process:
+        assert process.stderr is not None
+        assert any(moment in line for line in process.stderr), moment
+        process.send_signal(number)
+        assert process.wait() == (9 if number == signal.SIGTERM else -number)
+    assert not out.exists()
+
+
+def test_a_stopped_fit_goes_on_to_the_same_bytes(
+    tmp_path: Path, source: Path, program: Run
+) -> None:
+    text = write_text(tmp_path / "fit.txt", 1)
+    out, whole = tmp_path / "out", tmp_path / "whole"
+    assert program(*command(source, whole, text)).returncode == 0
+    stop(source, out, text, "attention: step 3/", signal.SIGKILL)
+    stop(source, out, text, "model: step 2/")
+    stop(source, out, text, "weights: step 4/", signal.SIGKILL)
+    done = program(*command(source, out, text))
+    assert done.returncode == 0, done.stderr
+    assert "out.partial: goes on after step" in done.stderr
+    for file in ("model.safetensors", "config.json"):
+        assert (out / file).read_bytes() == (whole / file).read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["fit.txt", "out", "whole"]
+
+
+def test_what_is_left_of_a_fit_goes_on_as_it_was_or_not_at_all(
+    tmp_path: Path, source: Path, program: Run
+) -> None:
+    text, other = write_text(tmp_path / "fit.txt", 1), write_text(tmp_path / "other.txt", 2)
+    out, partial = tmp_path / "out", tmp_path / "out.partial"
+    stop(source, out, text, "attention: step 3/")
+    before = partial.read_bytes()
+    same = command(source, out, text)
+    for given, code, words in (
+        (command(source, out, other), 2, "an unfinished fit of another text;"),
+        ([*same, "--features", 32], 2, "an unfinished fit of another model;"),
+        ([*same[:-3], 48, "--fit-save", 0], 2, "attention steps 9, now 18, model steps 15, now 30"),
+    ):
+        done = program(*given)
+        assert done.returncode == code, done.stderr
+        assert words in done.stderr
+        assert "--restart begins anew" in done.stderr
+    done = program(*same, limit="-f 8")  # a full disk
+    assert done.returncode == 5, done.stderr
+    assert partial.read_bytes() == before
+    partial.write_bytes(before[:-1] + bytes([before[-1] ^ 1]))
+    done = program(*same)
+    assert done.returncode == 4, done.stderr
+    done = program(*command(source, out, other), "--restart")
+    assert done.returncode == 0, done.stderr
+    assert "goes on" not in done.stderr
+    assert not partial.exists()

@@ -96,9 +96,10 @@ void run_convert(ConvertCommand& c) {
     }
   }
   check_fit(c.fit);
-  if (c.fit.asked()) c.how.refine = fitting(c.fit, static_cast<std::uint64_t>(c.how.seed));
+  if (c.fit.asked()) c.how.refine = fitting(c.fit, c.to, static_cast<std::uint64_t>(c.how.seed));
   const auto done = pretrained::is_run(c.from) ? pretrained::convert_run(c.from, c.to, c.how)
                                                : pretrained::convert(c.from, c.to, c.how);
+  forget_fit(c.fit, c.to);
   say_near(c, done.recipe.model);
   print_converted(c, done);
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <CLI/App.hpp>
+#include <filesystem>
 #include <functional>
 #include <string>
 #include <vector>
@@ -17,8 +18,9 @@ struct FitCommand {
   std::string calibrate, fit;  // text; empty: not asked for
   fit::FitOptions how;
   std::int64_t steps = 0;  // of both stages, in the proportion of the defaults; 0: those
-  std::int64_t length = 192;
-  bool weights = false;
+  std::int64_t length = 128;
+  std::int64_t save_seconds = 60;
+  bool weights = false, restart = false;
   ComputeOptions compute;
   std::vector<CLI::Option*> options;
 
@@ -30,8 +32,13 @@ void add_fit_options(CLI::App& command, FitCommand& command_options);
 /// kUsage for options that do not go together.
 void check_fit(const FitCommand& c);
 
+/// Where the fit of a new folder is kept while it runs: OUT.partial.
+std::filesystem::path unfinished_of(const std::filesystem::path& out);
+
 /// What convert() calls with the converted model. `seed`: of the windows of the text.
 std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpace&)> fitting(
-    const FitCommand& c, std::uint64_t seed);
+    const FitCommand& c, const std::filesystem::path& out, std::uint64_t seed);
+/// Takes away what is kept of a fit whose folder is there.
+void forget_fit(const FitCommand& c, const std::filesystem::path& out);
 
 }  // namespace performer::cli

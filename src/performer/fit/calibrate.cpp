@@ -59,14 +59,19 @@ Tensor Moments::key_second() const {
   return key_square_ / keys_ - at::einsum("hi,hj->hij", {mean, mean});
 }
 
-void calibrate(models::FittedFeaturesImpl& features, const Moments& moments) {
-  const at::NoGradGuard no_grad;
-  const Tensor a = moments.query_mean(), b = moments.key_mean();  // [Hkv, D]
+Balance balance_of(const Moments& moments) {
   const Tensor mx = moments.query_second(), my = moments.key_second();
   const Tensor root = power(mx, 0.5), inverse_root = power(mx, -0.5);
   const Tensor middle = power(at::matmul(at::matmul(root, my), root), 0.5);
   const Tensor p = at::matmul(at::matmul(inverse_root, middle), inverse_root);
-  const Tensor balance = power(p, 0.5), back = power(p, -0.5);  // A and A^-1, symmetric
+  return {power(p, 0.5), power(p, -0.5)};
+}
+
+void calibrate(models::FittedFeaturesImpl& features, const Moments& moments) {
+  const at::NoGradGuard no_grad;
+  const Tensor a = moments.query_mean(), b = moments.key_mean();  // [Hkv, D]
+  const Tensor mx = moments.query_second(), my = moments.key_second();
+  const auto [balance, back] = balance_of(moments);
   const auto width = static_cast<double>(a.size(-1));
   const Tensor squared = trace_of(at::matmul(at::matmul(balance, mx), balance)) +
                          trace_of(at::matmul(at::matmul(back, my), back));

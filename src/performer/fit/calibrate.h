@@ -25,6 +25,12 @@ class Moments {
   double queries_ = 0, keys_ = 0;
 };
 
+/// A = P^1/2 and A^-1 of the moments, symmetric: float64 [Hkv, D, D].
+struct Balance {
+  Tensor there, back;
+};
+Balance balance_of(const Moments& moments);
+
 /// Sets the features to what random positive ones become by exact identities, without training:
 ///   exp(x.y) = exp(x'.y') exp(x.b + a.y - a.b),  x' = A (x - a),  y' = A^-T (y - b)
 /// with the means a and b, and A = P^1/2 balancing the second moments of both sides,

@@ -5,10 +5,13 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <cmath>
+#include <utility>
 
 #include "performer/core/error.h"
+#include "performer/core/log.h"
 #include "performer/fit/attention_divergence.h"
 #include "performer/fit/calibrate.h"
+#include "performer/fit/coordinates.h"
 #include "performer/models/favor_core.h"
 #include "performer/ops/projection/grid.h"
 #include "performer/run/tensor_file.h"
@@ -18,12 +21,6 @@ namespace performer::fit {
 namespace {
 
 constexpr double kOutputShare = 4;  // of the output in the loss of the model as a whole
-
-run::NamedTensors tensors_of(models::FittedFeaturesImpl& features) {
-  run::NamedTensors tensors;
-  for (auto& buffer : features.named_buffers()) tensors.emplace_back(buffer.key(), buffer.value());
-  return tensors;
-}
 
 // [B, L, 1] of real tokens.
 Tensor real_tokens(const models::ModelInput& input, const Tensor& like) {
@@ -47,10 +44,37 @@ Tensor divergence_of_logits(const Tensor& exact, const Tensor& estimate, const T
   return ((log_p.exp() * (log_p - log_q)).sum(-1, /*keepdim=*/true) * real).sum() / real.sum();
 }
 
+// While one lives, products of matrices in float32 may round their factors to 16 bits: twice as fast
+// on processors with AVX-512, where the way of float32 ends at AVX2 on some. Fitting averages such
+// errors out; they are far below those of the features.
+class FastProducts {
+ public:
+  explicit FastProducts(bool fast = true) : before_(at::globalContext().float32MatmulPrecision()) {
+    if (fast) at::globalContext().setFloat32MatmulPrecision("medium");
+  }
+  ~FastProducts() { at::globalContext().setFloat32MatmulPrecision(name_of(before_)); }
+  FastProducts(const FastProducts&) = delete;
+  FastProducts& operator=(const FastProducts&) = delete;
+
+ private:
+  static const char* name_of(at::Float32MatmulPrecision precision) {
+    switch (precision) {
+      case at::Float32MatmulPrecision::HIGHEST:
+        return "highest";
+      case at::Float32MatmulPrecision::HIGH:
+        return "high";
+      case at::Float32MatmulPrecision::MEDIUM:
+        return "medium";
+    }
+    return "highest";
+  }
+  at::Float32MatmulPrecision before_;
+};
+
 run::OptimizerConfig plain_adam() {
   run::OptimizerConfig config;
   config.kind = "adam";
-  config.beta1 = 0.9, config.beta2 = 0.999, config.eps = 1e-8;
+  config.beta1 = 0.9, config.beta2 = 0.99, config.eps = 1e-8;
   config.weight_decay = 0;
   return config;
 }
@@ -83,7 +107,9 @@ void Fit::calibrate() {
     if (options_.progress) options_.progress({"calibrate", i + 1, options_.calibration, 0});
   }
   for (auto& layer : layers_) {
-    fit::calibrate(*layer.features, moments[static_cast<std::size_t>(layer.number)]);
+    const auto& own = moments[static_cast<std::size_t>(layer.number)];
+    fit::calibrate(*layer.features, own);
+    layer.coordinates.emplace(layer.features, own);
   }
 }
 
@@ -91,6 +117,7 @@ Tensor Fit::attention_loss(const models::ModelInput& input) {
   std::vector<models::Heads> heads(static_cast<std::size_t>(exact_->config().layers));
   {
     const at::NoGradGuard no_grad;
+    const FastProducts fast;
     exact_->all_hidden(input, [&](std::int64_t layer, const models::Heads& h) {
       heads[static_cast<std::size_t>(layer)] = {h.q.to(at::kFloat), h.k.to(at::kFloat), {}};
     });
@@ -130,50 +157,99 @@ Tensor Fit::model_loss(const models::ModelInput& input) {
   return loss + divergence_of_logits(logits, converted_->logits(estimate.back()), real);
 }
 
-// Adam with a rate that falls to 0.
-void Fit::descend(const Stage& stage, const Loss& loss) {
+run::NamedTensors Fit::fitted_by(const Stage& stage) {
   run::NamedTensors tensors;
-  for (auto& layer : layers_) {
-    for (auto& tensor : tensors_of(*layer.features)) tensors.push_back(std::move(tensor));
+  for (const auto& layer : layers_) {
+    for (const auto& [name, change] : layer.coordinates->changes()) {
+      tensors.emplace_back(fmt::format("features.{}.{}", layer.number, name), change);
+    }
   }
   if (stage.weights) {
     for (auto& item : converted_->named_parameters())
       tensors.emplace_back(item.key(), item.value());
   }
+  return tensors;
+}
+
+// A later stage is on disk, and has all that this one left.
+bool Fit::finished_before(const Stage& stage) const {
+  return options_.unfinished != nullptr && options_.unfinished->place() &&
+         options_.unfinished->place()->stage != stage.name;
+}
+
+void Fit::keep(const Unfinished::Place& place, const Stage& stage, const run::NamedTensors& state) {
+  const bool stop = options_.stop && options_.stop();
+  if (options_.unfinished == nullptr) return;
+  const auto now = std::chrono::steady_clock::now();
+  if (!stop && std::chrono::duration<double>(now - saved_).count() < options_.save_seconds) return;
+  options_.unfinished->save(place, state);
+  saved_ = std::chrono::steady_clock::now();
+  if (!stop) return;
+  fail(ExitCode::kPreempted,
+       "stopped after step {} of {} of fitting by {}, which is in {}; the same "
+       "command goes on",
+       place.step, stage.steps, stage.name, options_.unfinished->path().string());
+}
+
+// Adam with a rate that falls to 0.
+void Fit::descend(const Stage& stage, const Loss& loss) {
+  const auto first_batch = std::exchange(batches_, batches_ + stage.steps);
+  if (finished_before(stage)) return;
+  for (auto& layer : layers_) {
+    if (!layer.coordinates) layer.coordinates.emplace(layer.features, Moments());
+  }
   for (auto& parameter : converted_->parameters()) parameter.set_requires_grad(stage.weights);
+  const auto tensors = fitted_by(stage);
   std::vector<Tensor> targets;
-  for (auto& [name, tensor] : tensors) targets.push_back(tensor.set_requires_grad(true));
+  for (const auto& [name, tensor] : tensors) targets.push_back(tensor.set_requires_grad(true));
   train::Optimizer optimizer(plain_adam(), tensors);
+  auto state = optimizer.state();
+  state.insert(state.end(), tensors.begin(), tensors.end());
+  Unfinished::Place place{stage.name};
+  if (options_.unfinished != nullptr && options_.unfinished->place()) {
+    place = *options_.unfinished->place();
+    options_.unfinished->load(state);
+    log_info("{}: goes on after step {} of {} of fitting by {}",
+             options_.unfinished->path().string(), place.step, stage.steps, stage.name);
+  }
   const Tensor one = at::ones({}, targets.front().options().requires_grad(false));
-  for (std::int64_t step = 0; step < stage.steps; ++step) {
-    const auto input = samples_.batch(batches_++, options_.rows, device());
+  while (place.step < stage.steps) {
+    const auto input = samples_.batch(first_batch + place.step, options_.rows, device());
+    for (auto& layer : layers_) layer.coordinates->apply();
+    const FastProducts fast(stage.model);
     const Tensor value = loss(input);
     auto gradients = torch::autograd::grad({value}, targets, {}, std::nullopt, false, true);
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       if (!gradients[i].defined()) gradients[i] = at::zeros_like(targets[i]);
     }
-    const double left = 1 - static_cast<double>(step) / static_cast<double>(stage.steps);
+    const double left = 1 - static_cast<double>(place.step) / static_cast<double>(stage.steps);
     const double number = value.item<double>();
     if (!std::isfinite(number)) {
       fail(ExitCode::kDiverged, "{}: the loss is {} after {} steps; take a lower rate", stage.name,
-           number, step);
+           number, place.step);
     }
+    if (place.step == 0) place.first_loss = number;
     optimizer.step(gradients, stage.rate * left, one, at::zeros_like(one));
-    if (options_.progress) options_.progress({stage.name, step + 1, stage.steps, number});
+    ++place.step;
+    if (options_.progress) {
+      options_.progress({stage.name, place.step, stage.steps, number, place.first_loss});
+    }
+    keep(place, stage, state);
   }
-  for (auto& tensor : targets) tensor.set_requires_grad(false);
+  for (const auto& tensor : targets) tensor.set_requires_grad(false);
+  for (auto& layer : layers_) layer.coordinates->settle();
 }
 
 void Fit::fit_attention() {
-  descend({"attention", options_.attention_steps, options_.attention_rate, false},
+  descend({"attention", options_.attention_steps, options_.attention_rate, false, false},
           [&](const auto& input) { return attention_loss(input); });
 }
 
 void Fit::fit_model() {
   const auto loss = [&](const models::ModelInput& input) { return model_loss(input); };
-  descend({"model", options_.model_steps, options_.model_rate, false}, loss);
+  descend({"model", options_.model_steps, options_.model_rate, true, false}, loss);
   if (options_.weight_steps == 0) return;
-  descend({"weights", options_.weight_steps, options_.weight_rate, true}, loss);
+  descend({"weights", options_.weight_steps, options_.weight_rate, true, true}, loss);
 }
 
 void Fit::round() {

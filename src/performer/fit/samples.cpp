@@ -6,6 +6,7 @@
 
 #include "performer/core/error.h"
 #include "performer/core/random.h"
+#include "performer/core/sha256.h"
 
 namespace performer::fit {
 namespace {
@@ -45,7 +46,8 @@ Samples::Window Samples::window(std::int64_t number, std::int64_t row) const {
   const RandomStream random({options_.seed, static_cast<std::uint32_t>(number), 0, 0}, kStream);
   const auto words = random.block(static_cast<std::uint32_t>(row));
   const auto most = options_.length - specials_;
-  const auto wished = most - below(0, words[2], most / 2 + 1);  // the longer half
+  // The longer half, the same for all rows of a batch: padding costs as much as text.
+  const auto wished = most - below(0, random.block(0)[2], most / 2 + 1);
   const auto at = below(words[0], words[1], tokens());
   const auto next = std::ranges::upper_bound(ends_, at);
   const auto begin = next == ends_.begin() ? 0 : *(next - 1);
@@ -72,6 +74,13 @@ models::ModelInput Samples::batch(std::int64_t number, std::int64_t rows, at::De
     real.select(0, i).narrow(0, 0, length + specials_).fill_(true);
   }
   return {tokens.to(device), real.to(device)};
+}
+
+std::string Samples::content_hash() const {
+  Sha256 hash;
+  hash.update(std::as_bytes(std::span(tokens_)));
+  hash.update(std::as_bytes(std::span(ends_)));
+  return hash.finish();
 }
 
 }  // namespace performer::fit

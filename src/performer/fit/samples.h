@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "performer/data/token_space.h"
@@ -25,6 +26,9 @@ class Samples {
 
   /// Tokens [rows, longest], padded at the end, with their mask.
   models::ModelInput batch(std::int64_t number, std::int64_t rows, at::Device device) const;
+
+  /// SHA-256 of what batches are taken from.
+  std::string content_hash() const;
 
   std::int64_t tokens() const { return static_cast<std::int64_t>(tokens_.size()); }
 
