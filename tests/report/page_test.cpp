@@ -126,6 +126,9 @@ TEST(PageTest, TablesSayWhatTheySortBy) {
   EXPECT_NE(html.find("<td class=\"number\" data-key=\"\">–</td>"), std::string::npos);
   EXPECT_NE(html.find("<caption>T</caption>"), std::string::npos);
   EXPECT_EQ(count(html, "<th scope=\"col\">"), 2);
+  const std::string facts = draw(Table{"F", {}, {{"a", "b"}, {"c", "d"}}}).str();
+  EXPECT_EQ(count(facts, "<th scope=\"row\">"), 2);
+  EXPECT_EQ(count(facts, "<thead>") + count(facts, "sortable"), 0);
 }
 
 TEST(HeatMapTest, EachNumberHasACellOfItsColour) {

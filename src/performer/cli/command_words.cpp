@@ -14,7 +14,7 @@
 namespace performer::cli {
 namespace {
 
-constexpr std::array<std::string_view, 2> kPlanned = {"inspect", "reproduce"};
+constexpr std::array<std::string_view, 1> kPlanned = {"reproduce"};
 
 std::vector<std::string> names_of_commands(const CLI::App& app) {
   std::vector<std::string> names;

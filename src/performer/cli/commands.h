@@ -19,6 +19,7 @@ void add_embed(CLI::App& app);
 void add_score(CLI::App& app);
 void add_attention(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_inspect(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_data(CLI::App& app);
 void add_bench(CLI::App& app);

@@ -64,6 +64,7 @@ ExitCode run(int argc, char** argv, CLI::App& app) {
   performer::cli::add_score(app);
   performer::cli::add_attention(app);
   performer::cli::add_generate(app);
+  performer::cli::add_inspect(app);
   performer::cli::add_convert(app);
   performer::cli::add_data(app);
   performer::cli::add_bench(app);

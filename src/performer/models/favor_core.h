@@ -23,10 +23,11 @@ class FavorCore : public AttentionCore {
   /// Empty unless they are fitted.
   FittedFeatures fitted() const { return fitted_; }
 
- private:
+  /// What favor_attention gets beside the heads.
   const Tensor& projection_on(at::Device device);
   FavorOptions options_for(const Heads& heads) const;
 
+ private:
   AttentionConfig config_;
   std::int64_t layer_, key_heads_, head_dim_;
   FavorOptions options_;

@@ -75,7 +75,7 @@ class Drawing {
 
   // In a picture of its own, which cuts off what lies beyond; coordinates stay.
   Markup lines() const {
-    const double x = kLeft, y = top_ - 4, width = kWidth - kLeft - kRight + 4,
+    const double x = kLeft - 4, y = top_ - 4, width = kWidth - kLeft - kRight + 8,
                  height = bottom() - top_ + 8;
     Markup content;
     for (const Series& series : plot_.series) {
@@ -192,7 +192,8 @@ void fit_axes(Plot& plot, Values x_values) {
   if (left > right) return;
   const double margin = 0.04 * (high - low);
   plot.x = make_axis(left, right, 8, x_values);
-  plot.y = make_axis(low >= 0 ? std::max(0.0, low - margin) : low - margin, high + margin, 6);
+  const bool from_zero = low >= 0 && low < 0.5 * high;
+  plot.y = make_axis(from_zero ? 0 : low - margin, high + margin, 6);
 }
 
 Markup draw(const Plot& plot) {

@@ -16,24 +16,26 @@ Markup cell(const Cell& cell) {
 }  // namespace
 
 Markup draw(const Table& table) {
+  const bool heads = !table.columns.empty();
   Markup head, body;
   for (const auto& column : table.columns) {
     head += Markup::element("th", {{"scope", "col"}}, column);
   }
   for (const auto& row : table.rows) {
     Markup cells;
-    for (const auto& content : row) cells += cell(content);
+    for (const auto& content : row) {
+      cells += heads || !cells.empty() ? cell(content)
+                                       : Markup::element("th", {{"scope", "row"}}, content.text);
+    }
     body += Markup::element("tr", {}, cells);
   }
-  const Markup whole =
-      Markup::element("table", {{"class", "sortable"}},
-                      Markup::element("caption", {}, table.title) +
-                          Markup::element("thead", {}, Markup::element("tr", {}, head)) +
-                          Markup::element("tbody", {}, body));
+  Markup content = Markup::element("caption", {}, table.title);
+  if (heads) content += Markup::element("thead", {}, Markup::element("tr", {}, head));
+  content += Markup::element("tbody", {}, body);
   return Markup::element(
       "div",
       {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", table.title}},
-      whole);
+      Markup::element("table", {{"class", heads ? "sortable" : "facts"}}, content));
 }
 
 Markup key_figures(const std::vector<std::pair<std::string, std::string>>& figures) {

@@ -25,7 +25,7 @@ struct Cell {
 
 struct Table {
   std::string title;
-  std::vector<std::string> columns;
+  std::vector<std::string> columns;     // empty: a list of facts, each named by its first cell
   std::vector<std::vector<Cell>> rows;  // each as long as columns
 };
 
