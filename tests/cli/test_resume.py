@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+import shutil
 import signal
 import subprocess
 from pathlib import Path
@@ -17,6 +18,7 @@ from training_runs import (
     metrics,
     read_steps,
     small_fasta,
+    steps_with_checkpoints,
     train,
 )
 
@@ -298,3 +300,17 @@ def test_a_change_of_a_run_that_has_ended_is_none(recipe: Path, tmp_path: Path) 
     assert "finished before; nothing to do" in done.stderr
     assert "no longer" not in done.stderr
     assert metrics(out) == before
+
+
+def test_a_checkpoint_that_a_kill_has_left_too_many_is_removed(
+    recipe: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "run"
+    settings = ("train.steps=6", "train.checkpoint_every=1", "train.keep_last=1")
+    train(recipe, out, *settings)
+    kept = steps_with_checkpoints(out)
+    assert kept[-2:] == [5, 6], "the last one, and the one that was proven"
+    # As a kill between the last save and its pruning would.
+    shutil.copytree(out / "checkpoints/step-000000005", out / "checkpoints/step-000000001")
+    assert "nothing to do" in train(recipe, out, *settings)
+    assert steps_with_checkpoints(out) == kept

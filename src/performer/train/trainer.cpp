@@ -56,8 +56,11 @@ bool Trainer::due(std::int64_t every) const { return every > 0 && progress_.step
 
 Outcome Trainer::run() {
   restore();
-  if (progress_.step >= recipe_.train.steps) return Outcome::kAlreadyFinished;
-  if (patience_is_over()) return Outcome::kEarlyStop;
+  const bool finished = progress_.step >= recipe_.train.steps;
+  if (finished || patience_is_over()) {
+    prune_again();
+    return finished ? Outcome::kAlreadyFinished : Outcome::kEarlyStop;
+  }
   start_prefetch();
   const StopSignal signal;
   reporter_.set_baselines(log_start(
@@ -78,6 +81,7 @@ Outcome Trainer::run() {
     if (*outcome == Outcome::kFinished) diverge("at the end, " + unsound_);
     outcome.reset();  // the steps to come decide: they are saved, or the run has diverged
   }
+  prune_again();
   return *outcome;
 }
 

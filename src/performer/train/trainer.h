@@ -63,6 +63,7 @@ class Trainer {
   void go_on_before(const run::Checkpoint& unusable, const std::string& why);
   void check_same_data(const std::string& place, std::vector<run::Change>& changes);
   void load(const run::Checkpoint& checkpoint);
+  void prune_again();
   data::BatchStream training_rows() const;
   std::map<std::string, run::DataIdentity> identify_data() const;
   std::int64_t wrapped(std::int64_t position) const;  // by --overfit

@@ -3,6 +3,7 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "performer/core/error.h"
@@ -152,6 +153,16 @@ void Trainer::load(const run::Checkpoint& checkpoint) {
   run::load_into(checkpoint.model_file(), run::model_tensors(model_, step_.weights().masters()));
   run::load_into(checkpoint.trainer_file(), step_.state());
   step_.weights().publish();
+}
+
+// Where a run ends, and again where it has ended: a kill between its last save and the pruning has
+// left a checkpoint too many. The one before the newest may be that which was proven.
+void Trainer::prune_again() {
+  try_to_write("old checkpoints not removed", [&] {
+    store_.prune({std::max<std::int64_t>(recipe_.train.keep_last, 2),
+                  recipe_.train.keep_every,
+                  {progress_.regular}});
+  });
 }
 
 // The disk may have room again by the next time: training goes on with the old checkpoints.
