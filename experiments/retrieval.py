@@ -40,7 +40,8 @@ def halves(text: str) -> tuple[str, str]:
 def read_documents(path: Path) -> tuple[list[str], list[str]]:
     """Of the train split, and of all others; in an order by hash."""
     csv.field_size_limit(1 << 24)
-    train, others = [], []
+    train: list[str] = []
+    others: list[str] = []
     with gzip.open(path, "rt", encoding="utf-8", newline="") as file:
         for row in csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE):
             (train if row["split"] == "train" else others).append(plain(row["text"]))
