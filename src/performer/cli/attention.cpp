@@ -53,7 +53,7 @@ std::vector<std::int64_t> chosen(const char* option, std::vector<std::int64_t> n
     std::iota(numbers.begin(), numbers.end(), std::int64_t{0});
   }
   std::ranges::sort(numbers);
-  numbers.erase(std::ranges::unique(numbers).begin(), numbers.end());
+  numbers.erase(std::unique(numbers.begin(), numbers.end()), numbers.end());
   if (numbers.back() >= count) {
     fail(ExitCode::kUsage, "{}: the model has 0 to {}, got {}", option, count - 1, numbers.back());
   }

@@ -76,7 +76,7 @@ Tensor pooled_map(Layer& layer, std::int64_t pool, at::Device device) {
   const Tensor group = at::arange(length, at::kLong).to(device).floor_divide(pool);
   const Tensor counts =
       at::zeros({tiles}, at::TensorOptions(device)).index_add(0, group, at::ones({length}, device));
-  const Tensor map = at::empty({layer.heads(), tiles, tiles});
+  Tensor map = at::empty({layer.heads(), tiles, tiles});
   each_block(layer, group, tiles, [&](std::int64_t begin, const Tensor& block) {
     const Tensor sums = at::zeros({layer.heads(), tiles, block.size(2)}, block.options());
     const Tensor means = sums.index_add(1, group, block) / counts.unsqueeze(1);
@@ -88,7 +88,7 @@ Tensor pooled_map(Layer& layer, std::int64_t pool, at::Device device) {
 Tensor window_map(Layer& layer, const MapOptions& o, at::Device device) {
   const auto width = o.window_end - o.window_begin;
   const Tensor group = at::arange(layer.length(), at::kLong).to(device) - o.window_begin;
-  const Tensor map = at::empty({layer.heads(), width, width});
+  Tensor map = at::empty({layer.heads(), width, width});
   each_block(layer, group, width, [&](std::int64_t begin, const Tensor& block) {
     map.narrow(2, begin, block.size(2)).copy_(block.narrow(1, o.window_begin, width));
   });
@@ -99,7 +99,7 @@ Tensor window_map(Layer& layer, const MapOptions& o, at::Device device) {
 Tensor kind_map(Layer& layer, const MapOptions& o, at::Device device) {
   const Tensor kinds = o.kinds.to(device);
   const Tensor rows = kinds.unsqueeze(1).eq(at::arange(o.num_kinds, kinds.options()));  // [L, K]
-  const Tensor map = at::empty({layer.heads(), o.num_kinds, o.num_kinds}, at::kDouble);
+  Tensor map = at::empty({layer.heads(), o.num_kinds, o.num_kinds}, at::kDouble);
   each_block(layer, kinds, o.num_kinds, [&](std::int64_t begin, const Tensor& block) {
     map.narrow(2, begin, block.size(2))
         .copy_(at::matmul(rows.t().to(at::kDouble), block.to(at::kDouble)));

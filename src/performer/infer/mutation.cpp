@@ -44,6 +44,7 @@ std::vector<Mutation> parse_mutations(std::string_view text, const std::string& 
     begin = end + 1;
   }
   std::vector<std::int64_t> positions;
+  positions.reserve(mutations.size());
   for (const auto& mutation : mutations) positions.push_back(mutation.position);
   std::ranges::sort(positions);
   const auto twice = std::ranges::adjacent_find(positions);

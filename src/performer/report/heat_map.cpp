@@ -148,7 +148,8 @@ class Grid {
     for (std::size_t i = 0; i < map_.values.size(); ++i) {
       if (!std::isfinite(map_.values[i])) continue;
       const auto column = static_cast<double>(i % map_.columns.size());
-      const auto row = static_cast<double>(i / map_.columns.size());
+      const std::size_t whole = i / map_.columns.size();
+      const auto row = static_cast<double>(whole);
       fmt::format_to(std::back_inserter(paths.at(static_cast<std::size_t>(level(map_.values[i])))),
                      "M{} {}h{}v{}h-{}z", pixels(left_ + column * cell_), pixels(kTop + row * row_),
                      pixels(cell_), pixels(row_), pixels(cell_));
@@ -169,7 +170,8 @@ class Grid {
     for (std::size_t i = 0; i < map_.values.size(); ++i) {
       const double value = map_.values[i];
       const auto column = static_cast<double>(i % map_.columns.size());
-      const auto row = static_cast<double>(i / map_.columns.size());
+      const std::size_t whole = i / map_.columns.size();
+      const auto row = static_cast<double>(whole);
       const bool light = std::isfinite(value) && is_light(map_.scale, level(value));
       out += Markup::element("text",
                              {{"x", pixels(left_ + (column + 0.5) * cell_)},

@@ -16,7 +16,7 @@ constexpr std::size_t kMostBases = 8;
 // The file that `base` means, which is none of those before it.
 std::string base_of(const std::string& path, const ConfigTree::Text& base,
                     const std::vector<std::string>& before) {
-  const auto file = (fs::path(path).parent_path() / base.text).lexically_normal().string();
+  auto file = (fs::path(path).parent_path() / base.text).lexically_normal().string();
   std::error_code unknown;
   if (!fs::is_regular_file(file, unknown)) {
     fail(ExitCode::kUsage,
