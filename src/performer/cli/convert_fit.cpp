@@ -10,13 +10,14 @@
 #include <utility>
 
 #include "performer/cli/bounds.h"
+#include "performer/cli/convert_report.h"
 #include "performer/core/error.h"
 #include "performer/core/log.h"
 #include "performer/core/sha256.h"
 #include "performer/data/open_sequences.h"
 #include "performer/data/text.h"
+#include "performer/infer/twin.h"
 #include "performer/models/length_limit.h"
-#include "performer/run/make_model.h"
 #include "performer/train/stop_signal.h"
 
 namespace performer::cli {
@@ -24,23 +25,6 @@ namespace {
 
 constexpr std::int64_t kLinesOfProgress = 10;  // of a stage, where there is no terminal
 constexpr std::int64_t kMostSeconds = 86400;   // between saves
-
-// Equal weights, exact attention.
-models::Transformer exact_twin(const models::Transformer& model, run::Recipe recipe) {
-  recipe.model.attention = {};
-  recipe.model.attention.kind = "exact";
-  recipe.model.attention.scale = model->config().attention.scale;
-  recipe.model.layer_kinds.clear();
-  models::Transformer twin = run::make_model(recipe, at::kCPU);
-  const at::NoGradGuard no_grad;
-  auto own = twin->named_parameters();
-  for (const auto& item : model->named_parameters()) own[item.key()].copy_(item.value());
-  auto buffers = twin->named_buffers();
-  for (const auto& item : model->named_buffers()) {
-    if (auto* buffer = buffers.find(item.key())) buffer->copy_(item.value());
-  }
-  return twin;
-}
 
 class Reporter {
  public:
@@ -173,8 +157,8 @@ void forget_fit(const FitCommand& c, const std::filesystem::path& out) {
   if (!c.fit.empty()) std::filesystem::remove(unfinished_of(out));
 }
 
-std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpace&)> fitting(
-    const FitCommand& c, const std::filesystem::path& out, std::uint64_t seed) {
+std::function<pretrained::Files(models::Transformer, const run::Recipe&, const data::TokenSpace&)>
+fitting(const FitCommand& c, const std::filesystem::path& out, std::uint64_t seed) {
   return [c, out, seed](models::Transformer model, const run::Recipe& recipe,
                         const data::TokenSpace& space) {
     const auto device = prepare(c.compute);
@@ -182,8 +166,9 @@ std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpa
     const auto length = limit > 0 ? std::min(limit, c.length) : c.length;
     const auto samples = open_samples(c.fit.empty() ? c.calibrate : c.fit, space, {length, seed});
     log_info("text      {} tokens, rows of {} at most", samples.tokens(), length);
-    auto exact = exact_twin(model, recipe);
+    auto exact = infer::twin_of(model, infer::exact_recipe(recipe));
     exact->to(device), model->to(device);
+    ConvertReport report(exact, model, recipe, samples);
     auto how = c.how;
     if (c.steps > 0) {
       how.attention_steps = c.steps * 3 / 8;
@@ -203,7 +188,9 @@ std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpa
       fit::Fit fit(exact, model, samples, how);
       fit.calibrate(), fit.fit_attention(), fit.fit_model(), fit.round();
     }
+    auto files = report.files(c.fit.empty() ? "calibrated" : "fitted");
     model->to(at::kCPU);
+    return files;
   };
 }
 

@@ -36,8 +36,8 @@ void check_fit(const FitCommand& c);
 std::filesystem::path unfinished_of(const std::filesystem::path& out);
 
 /// What convert() calls with the converted model. `seed`: of the windows of the text.
-std::function<void(models::Transformer, const run::Recipe&, const data::TokenSpace&)> fitting(
-    const FitCommand& c, const std::filesystem::path& out, std::uint64_t seed);
+std::function<pretrained::Files(models::Transformer, const run::Recipe&, const data::TokenSpace&)>
+fitting(const FitCommand& c, const std::filesystem::path& out, std::uint64_t seed);
 /// Takes away what is kept of a fit whose folder is there.
 void forget_fit(const FitCommand& c, const std::filesystem::path& out);
 

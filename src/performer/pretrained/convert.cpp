@@ -105,11 +105,13 @@ Converted convert(const fs::path& from, const fs::path& to, const ConvertOptions
   read_weights(match, d, parameters);
 
   const auto space = token_space_of(config, from, d.model.vocabulary);
-  if (options.refine) options.refine(model, result.recipe, space);
+  Files reports;
+  if (options.refine) reports = options.refine(model, result.recipe, space);
   auto content = content_of(model, result.recipe);
   content.kept = read_kept(match);
   content.tokenizer = run::tokenizer_files(space);
   content.tokenizer.merge(source.checkpoint_files());
+  content.reports = std::move(reports);
   run::write_checkpoint(out.path(), 0, content);
   if (options.check) {
     check_written(out.path() / "model.safetensors", match, parameters, d.model.head_dim());

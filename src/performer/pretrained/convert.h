@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "performer/data/token_space.h"
@@ -12,14 +14,18 @@
 
 namespace performer::pretrained {
 
+/// To lie in the checkpoint beside the model: name -> bytes.
+using Files = std::map<std::string, std::string>;
+
 struct ConvertOptions {
   bool favor = true;                     // else exact attention in every layer
   std::int64_t features = 64;            // of a head
   std::optional<std::int64_t> near;      // not given: 64 for causal models, else 0
   std::vector<std::int64_t> keep_exact;  // layers that stay exact
   std::int64_t seed = 0;                 // of the random projections
-  /// Sets the features, which are then numbers of the model: models/fitted_features.h.
-  std::function<void(models::Transformer model, const run::Recipe&, const data::TokenSpace&)>
+  /// Sets the features, which are then numbers of the model: models/fitted_features.h. Returns what
+  /// is to be told of it.
+  std::function<Files(models::Transformer model, const run::Recipe&, const data::TokenSpace&)>
       refine;
   bool check = false;  // read OUT again and compare every number
 };

@@ -73,10 +73,12 @@ Converted convert_run(const fs::path& from, const fs::path& to, const ConvertOpt
   run::check(result.recipe);
   const models::Transformer model = run::make_model(result.recipe, at::kCPU);
   copy_weights(loaded.model, model);
-  if (options.refine) options.refine(model, result.recipe, loaded.space);
+  Files reports;
+  if (options.refine) reports = options.refine(model, result.recipe, loaded.space);
 
   auto content = content_of(model, result.recipe);
   content.tokenizer = checkpoint.tokenizer();  // and what it was converted from, if it was
+  content.reports = std::move(reports);
   const auto kept = checkpoint.folder() / run::kKeptFile;
   if (is_there(kept)) content.kept = run::load_tensors(kept);
   run::write_checkpoint(out.path(), 0, content);

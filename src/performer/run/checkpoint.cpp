@@ -120,7 +120,8 @@ std::map<std::string, std::string> Checkpoint::tokenizer() const {
   for (const ManifestFile& file : manifest_.files) {
     const bool fixed =
         std::find(kFixedFiles.begin(), kFixedFiles.end(), file.name) != kFixedFiles.end();
-    if (!fixed && file.name != kKeptFile) {
+    const bool told = file.name.starts_with("report.");
+    if (!fixed && !told && file.name != kKeptFile) {
       files.emplace(file.name, read_own(folder_ / file.name, kMaxTokenizer));
     }
   }

@@ -63,8 +63,8 @@ std::string write_checkpoint(const fs::path& folder, std::int64_t step,
   writer.tensors("model.safetensors", content.model);
   if (!content.kept.empty()) writer.tensors(kKeptFile, content.kept);
   writer.text("config.json", content.config_json);
-  for (const auto& [name, bytes] : content.tokenizer) {
-    writer.text(name, bytes);
+  for (const auto* files : {&content.tokenizer, &content.reports}) {
+    for (const auto& [name, bytes] : *files) writer.text(name, bytes);
   }
   writer.tensors("trainer.safetensors", content.trainer);
   writer.text("trainer.json", content.trainer_json);

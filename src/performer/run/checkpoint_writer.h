@@ -16,6 +16,7 @@ struct CheckpointContent {
   std::string trainer_json;
   std::map<std::string, std::string> tokenizer;  // file name -> bytes
   NamedTensors kept = {};  // of a converted model, for its export alone; empty: no such file
+  std::map<std::string, std::string> reports = {};  // for people: named report.*, name -> bytes
 };
 
 /// Writes the files of a checkpoint and its manifest.json into an empty folder, hashing on the way;
